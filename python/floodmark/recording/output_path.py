@@ -50,8 +50,9 @@ def output_path(plan: _core.RunPlan, *, is_only_process: bool) -> Path | None:
         path = Path(plan.output)
         is_file = path.suffix == _SUFFIX
     else:
-        name = str(plan.module) if plan.script is None else _stem(plan.script)
-        path = Path(f"floodmark-{name}" if has_ranks else f"floodmark-{name}{_SUFFIX}")
+        path = _default_file(plan)
+        if has_ranks:
+            path = path.with_suffix("")
         is_file = not has_ranks
         if is_file and not plan.force:
             return _next_free(path)
@@ -71,6 +72,20 @@ def output_path(plan: _core.RunPlan, *, is_only_process: bool) -> Path | None:
         if isinstance(error, _Refused):
             print(f"\nhint: {error.hint}", file=sys.stderr)
         return None
+
+
+def next_default_path(plan: _core.RunPlan) -> Path | None:
+    """The next free name, where another process took the one that `output_path` chose; None where
+    the user chose it."""
+    rank, world_size, _ = rank_of_process()
+    if plan.output is not None or plan.force or (rank is not None and (world_size or 1) > 1):
+        return None
+    return _next_free(_default_file(plan)).absolute()
+
+
+def _default_file(plan: _core.RunPlan) -> Path:
+    name = str(plan.module) if plan.script is None else _stem(plan.script)
+    return Path(f"floodmark-{name}{_SUFFIX}")
 
 
 def _file_in_folder(folder: Path, rank: int, world: int, *, force: bool) -> Path:

@@ -14,9 +14,12 @@ import shutil
 import tempfile
 import time
 from _thread import RLock
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, contextmanager
 from pathlib import Path
+
+# Not from `os`, where a program may replace it.
+from posix import getpid
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -64,11 +67,11 @@ _temporary: tuple[int, Path] | None = None
 def _temporary_path() -> Path:
     """A name for events that have none; gone when the program ends."""
     global _temporary
-    if _temporary is None or _temporary[0] != os.getpid():
+    if _temporary is None or _temporary[0] != getpid():
         folder = Path(tempfile.mkdtemp(prefix="floodmark-"))
-        _temporary = os.getpid(), folder
+        _temporary = getpid(), folder
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return _temporary[1] / f"{os.getpid()}-{time.monotonic_ns()}.flood"
+    return _temporary[1] / f"{getpid()}-{time.monotonic_ns()}.flood"
 
 
 class TraceOptions(TypedDict, total=False):
@@ -104,9 +107,12 @@ class Recorder(ContextDecorator):
         replace: _core.MayReplace = _core.MayReplace.TRACE,
         fake_gpu: FakeGpuAccount | None = None,
         max_events: int | None = None,
+        next_path: Callable[[], Path | None] | None = None,
     ) -> None:
         cpu, cuda = parse_devices(devices)
         self._given_path = None if path is None else Path(path)
+        #: Another name, where the path is not the user's choice and is taken.
+        self._next_path = next_path
         self._open_window = functools.partial(
             Window,
             cpu=cpu,
@@ -134,21 +140,19 @@ class Recorder(ContextDecorator):
     def start(self) -> Recorder:
         """Begin to record. A recording that runs goes on."""
         with self._lock:
-            if self._window is None or self._window.pid != os.getpid():
+            if self._window is None or self._window.pid != getpid():
                 self._start()
         return self
 
     def _start(self) -> None:
-        self._path = (self._given_path or _temporary_path()).absolute()
         self._trace = None
         self._core = None
         self._window = None
         self._is_written = False
         self._failure = ""
-        given = None if self._given_path is None else self._path
         with OwnErrors() as caught:
-            self._window = self._open_window(given, self._path)
-        if self._window is None:
+            self._open()
+        if caught.error is not None or self._window is None:
             self._failure = str(caught.error)
             say(f"nothing is recorded: {caught.error}")
             return
@@ -156,13 +160,26 @@ class Recorder(ContextDecorator):
         watch_forks()
         if self._follow_fork:
             _follow_forks()
-            _forked_options.append((os.getpid(), self))
+            _forked_options.append((getpid(), self))
+
+    def _open(self) -> None:
+        while self._window is None:
+            self._path = (self._given_path or _temporary_path()).absolute()
+            try:
+                given = None if self._given_path is None else self._path
+                self._window = self._open_window(given, self._path)
+            except FileExistsError:
+                # Another process may have taken the name since it was chosen.
+                following = None if self._next_path is None else self._next_path()
+                if following in (None, self._given_path):
+                    raise
+                self._given_path = following
 
     def stop(self) -> None:
         """End the recording and finish the file."""
         with self._lock:
             window, self._window = self._window, None
-            if window is None or window.pid != os.getpid():
+            if window is None or window.pid != getpid():
                 return
             window.close()
             # What is in memory is finished when somebody asks for it.
@@ -179,7 +196,7 @@ class Recorder(ContextDecorator):
     @property
     def is_open(self) -> bool:
         """Whether it records now."""
-        return self._window is not None and self._window.pid == os.getpid()
+        return self._window is not None and self._window.pid == getpid()
 
     @property
     def failure(self) -> str:
@@ -205,19 +222,19 @@ class Recorder(ContextDecorator):
 
     def refresh(self) -> None:
         """Write into the trace what the simulated GPU says now."""
-        if self._window is not None and self._window.pid == os.getpid():
+        if self._window is not None and self._window.pid == getpid():
             self._window.refresh()
 
     def set_rank(self, rank: int, world_size: int) -> None:
         """Which rank this process is, where its environment did not say it."""
-        if self._window is not None and self._window.pid == os.getpid():
+        if self._window is not None and self._window.pid == getpid():
             self._window.set_rank(rank, world_size)
 
     def in_forked_child(self) -> None:
         """The parent records, and this process is a fork of it: record into a file of our own."""
         if self._path is None:
             return
-        path = self._path.with_name(f"{self._path.stem}.{os.getpid()}{self._path.suffix}")
+        path = self._path.with_name(f"{self._path.stem}.{getpid()}{self._path.suffix}")
         child = Recorder(path)
         child._open_window = self._open_window
         child.start()

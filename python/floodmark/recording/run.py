@@ -19,7 +19,7 @@ from floodmark import _core
 from floodmark.recording.gpu_account import FakeGpuAccount
 from floodmark.recording.in_process_run import run_in_place
 from floodmark.recording.launch import launch
-from floodmark.recording.output_path import output_path
+from floodmark.recording.output_path import next_default_path, output_path
 from floodmark.recording.recorder import Recorder, say
 from floodmark.recording.window_options import say_together
 
@@ -81,6 +81,7 @@ class Program:
             follow_fork=plan.follow_fork,
             replace=_core.MayReplace.ANY_FILE if plan.force else _core.MayReplace.NOTHING,
             fake_gpu=fake_gpu,
+            next_path=functools.partial(next_default_path, plan),
         )
         recorder.start()
         return None if recorder.failure else recorder

@@ -13,6 +13,9 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+# Not from `os`, where a program may replace it.
+from posix import getpid
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -44,7 +47,7 @@ class Attachment:
     """What all windows of one recorder share."""
 
     def __init__(self, *, is_fake: bool) -> None:
-        self.pid = os.getpid()
+        self.pid = getpid()
         self.is_fake = is_fake
         self.facts: TorchFacts = {}
         #: `segments` where the allocator reports them.
@@ -162,7 +165,7 @@ class Attachment:
 
     def _attach_cuda(self, torch: ModuleType) -> None:
         """CUDA is ready. Called by torch: nothing may come out of it."""
-        if self is not _current or self.pid != os.getpid():
+        if self is not _current or self.pid != getpid():
             return
         with OwnErrors():
             self._describe_devices(torch)
@@ -209,7 +212,7 @@ _current: Attachment | None = None
 def attachment_of(core: _core.Window, *, is_fake: bool) -> Attachment:
     """The attachment of the recorder that a window was opened on."""
     global _current
-    if _current is None or _current.pid != os.getpid() or not core.is_attached:
+    if _current is None or _current.pid != getpid() or not core.is_attached:
         if _current is not None:
             _current.remove_hooks()
         _core.forget_names()

@@ -19,6 +19,9 @@ import os
 import socket
 import sys
 from pathlib import Path
+
+# Not from `os`, where a program may replace it.
+from posix import getpid
 from typing import TYPE_CHECKING
 
 from floodmark import _core
@@ -81,13 +84,14 @@ class Window:
         max_events: int | None = None,
         source: bool = False,
     ) -> None:
-        self.pid = os.getpid()
+        self.pid = getpid()
         # Inside an estimate with fake tensors, what the program has are those.
         own = [window for window in _open if window.pid == self.pid]
         self._fake_gpu: FakeGpuAccount | None = fake_gpu or (own[-1]._fake_gpu if own else None)
         self._recorded: list[str] = []
         self._not_recorded: list[str] = []
         self._rank = rank_of_process()
+        self._cut_before, _ = _core.cut_stacks()
         self._phantom: answer_types.Phantom | None = None
         self._attachment: Attachment | None = None
         if stacks:
@@ -180,6 +184,13 @@ class Window:
         if simulated is not None:
             self._phantom = simulated.about(is_over=is_over)
 
+    def _note_cut_stacks(self) -> None:
+        cut, deepest = _core.cut_stacks()
+        if cut > self._cut_before:
+            self._not_recorded.append(
+                f"call stacks of more than {deepest:,} frames have their innermost {deepest:,} only"
+            )
+
     def refresh(self) -> None:
         """Write into the trace what the simulated GPU says now."""
         self._note_simulated_gpu(is_over=False)
@@ -200,6 +211,7 @@ class Window:
                 if self._attachment is not None:
                     self._attachment.close(self._update)
             with OwnErrors():
+                self._note_cut_stacks()
                 self._note_simulated_gpu(is_over=True)
                 self._update()
         finally:
@@ -208,7 +220,7 @@ class Window:
 
 def has_fake_tensors() -> bool:
     """Whether a window on the blocks of fake tensors is open."""
-    return any(one._fake_gpu is not None for one in _open if one.pid == os.getpid())
+    return any(one._fake_gpu is not None for one in _open if one.pid == getpid())
 
 
 def forget_windows() -> bool:
@@ -218,5 +230,12 @@ def forget_windows() -> bool:
     return had
 
 
-# Hooks may outlive the last window; the program must not end with them.
-atexit.register(_core.disarm)
+def _end() -> None:
+    """The program ends: finish what it left open. Hooks may outlive the last window."""
+    for window in [one for one in _open if one.pid == getpid()]:
+        window.close()
+        window.core.written()
+    _core.disarm()
+
+
+atexit.register(_core.call_on_own_thread, _end)

@@ -5,14 +5,15 @@ Sees: arguments, the environment, and the least memory limit. Knows nothing else
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TypeAlias
 
 from floodmark import _core
+from floodmark.recording.own_errors import OwnErrors
 from floodmark.reports.trace import DeviceLike
 
 #: Devices to record: one, several, or all.
@@ -26,10 +27,30 @@ def say(text: str) -> None:
 
 def say_together(lines: list[str]) -> None:
     """Tell the user several lines in one write: no line of another process comes between them."""
+    text = "".join(f"floodmark: {line}\n" for line in lines)
     # A closed stderr is no reason to disturb the program.
-    with contextlib.suppress(Exception):
-        sys.stderr.write("".join(f"floodmark: {line}\n" for line in lines))
-        sys.stderr.flush()
+    with OwnErrors():
+        own = sys.__stderr__
+        if own is None or sys.stderr is not own:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+            return
+        own.flush()
+        _write(own.fileno(), text.encode(own.encoding, "backslashreplace"))
+
+
+def _write(file: int, text: bytes) -> None:
+    """Write past Python's buffer, which would try again at the exit, and without `SIGPIPE`, which
+    ends a program that has set its default action."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+    try:
+        while text:
+            text = text[os.write(file, text) :]
+    except BrokenPipeError:
+        if signal.SIGPIPE not in before:
+            signal.sigtimedwait({signal.SIGPIPE}, 0)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def parse_bytes(value: int | str) -> int:
