@@ -87,13 +87,14 @@ def _begin(folder: Path, inherited: Inherited) -> None:
     if visible is not None:
         # The phantom takes it away, because it is about the host's GPUs. Here the program set it.
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
-    recorder = Recorder(trace_path(folder), ops=inherited["ops"]).start()
+    steps, ops = inherited["steps"], inherited["ops"]
+    recorder = Recorder(trace_path(folder), ops=ops).start()
     if recorder.failure:
         return
     rank, _, _ = rank_of_process()
     quiet = inherited["quiet"] or rank != 0
     apply_for_good(inherited["changes"])
-    Simulated(recorder, block, folder, steps=inherited["steps"], quiet=quiet).begin()
+    Simulated(recorder, block, folder, steps=steps, quiet=quiet, ops=ops).begin()
     block.__enter__()
 
 

@@ -126,6 +126,7 @@ def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int
         folder,
         steps=plan.steps,
         quiet=plan.run.quiet,
+        ops=plan.run.ops,
         counter=counter,
         measure=measure,
     ).begin()

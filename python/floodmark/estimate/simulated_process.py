@@ -38,6 +38,7 @@ class Simulated:
         *,
         steps: int | None,
         quiet: bool,
+        ops: bool = False,
         counter: OperatorCounter | None = None,
         measure: StepMeasure | None = None,
     ) -> None:
@@ -46,6 +47,7 @@ class Simulated:
         self._folder = folder
         self._pid = os.getpid()
         self._fork: Recorder | None = None
+        self._ops = ops
         self._counter = counter
         self._measure = measure
         self._progress = Progress(self._peaks, quiet=quiet)
@@ -126,7 +128,7 @@ class Simulated:
         if os.getpid() == self._pid or self._fork is not None or self._folder is None:
             return
         with contextlib.suppress(Exception):
-            fork = Recorder(trace_path(self._folder)).start()
+            fork = Recorder(trace_path(self._folder), ops=self._ops).start()
             self._fork = None if fork.failure else fork
 
 

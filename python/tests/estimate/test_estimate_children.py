@@ -169,6 +169,19 @@ def test_children_of_every_kind_use_the_simulated_gpu(starts):
     assert not list(starts.folder.glob("a.*"))
 
 
+def test_children_record_operators_too(starts):
+    done = starts.floodmark("estimate", "--ops", "-o", "a", "starts.py", "subprocess", "fork")
+    assert done.returncode == 0, done.stderr
+    # The process with the highest peak is the one that is shown.
+    [shown] = [line for line in done.stdout.splitlines() if "aten::empty" in line]
+    assert "64.00 MiB" in shown
+    found = {}
+    for path in (starts.folder / "a").glob("*.flood"):
+        for call in floodmark.Trace.open(path).op_calls("cuda:0"):
+            found[call["peak"] // MIB] = call["op"]
+    assert found == {64: "aten::empty", 48: "aten::empty"}
+
+
 @needs_namespaces
 def test_a_child_in_another_pid_namespace_has_ended_when_it_has(starts):
     # It is process 1 there, and a process 1 runs here.
