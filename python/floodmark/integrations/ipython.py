@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 import ast
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
@@ -63,26 +64,45 @@ def _magics(shell: Any, names: _CellNames) -> dict[str, Magic]:
     def record(line: str, cell: str) -> None:
         """Record the cell, and show what filled the memory and the page of the trace."""
         options = _record_options(line)
-        with floodmark.trace(options.output) as recording:
+        recording = floodmark.trace(options.output)
+
+        def show() -> None:
+            if recording.trace.summary()["failed_requests"]:
+                display(recording.oom())
+            display(recording.report(by=options.by, top=options.top))
+            if not options.no_page:
+                display(floodmark.view(recording))
+
+        with _shown_at_end(show), recording:
             if options.name:
                 shell.user_ns[options.name] = recording
             value = _run(shell, names.number, f"%%floodmark {line}", cell)
-        if value is not None:
-            display(value)
-        display(recording.report(by=options.by, top=options.top))
-        if not options.no_page:
-            display(floodmark.view(recording))
+            if value is not None:
+                display(value)
 
     def estimate(line: str, cell: str) -> None:
         """Run the cell on a simulated GPU, and show whether it fits."""
         options = _estimate_options(line)
-        with floodmark.estimate(gpu=options.gpu, engine=options.engine) as found:
+        found = floodmark.estimate(gpu=options.gpu, engine=options.engine)
+        with _shown_at_end(lambda: display(found.estimate)), found:
             if options.name:
                 shell.user_ns[options.name] = found
             _run(shell, names.number, f"%%estimate {line}", cell)
-        display(found.estimate)
 
     return dict(zip(MAGICS, (record, estimate), strict=True))
+
+
+@contextmanager
+def _shown_at_end(show: Callable[[], None]) -> Iterator[None]:
+    """Call `show` after the block, also where it raises: the shell then shows the traceback."""
+    try:
+        yield
+    except BaseException:
+        # What the cell raised is what the user must see.
+        with suppress(Exception):
+            show()
+        raise
+    show()
 
 
 def _record_options(line: str) -> argparse.Namespace:

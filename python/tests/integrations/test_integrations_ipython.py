@@ -17,8 +17,12 @@ nbformat = pytest.importorskip("nbformat")
 MORE_CELLS = {
     "lines": "[row['location'] for row in step.report(by='line')]",
     "fits": "est.estimate.to_dict()['fits']",
+    "recorded": "%%floodmark after --no-page\nlater = torch.zeros(1 << 20)",
+    "devices": "[each['device'] for each in after.trace.summary()['devices']]",
     "wrong option": "%%floodmark --no-page --nonsense\npass",
     "failing": "%%floodmark\nlost = torch.zeros(1 << 10)\n1 / 0",
+    "failing estimate": "%%estimate\nlost = torch.zeros(1 << 10, device='cuda')\n1 / 0",
+    "out of memory": "%%estimate --gpu t4\ntorch.empty(1 << 40, device='cuda')",
     "unload": "%unload_ext floodmark",
     "unloaded": "%%floodmark\npass",
 }
@@ -93,6 +97,26 @@ def test_a_wrong_option_and_a_failing_cell_are_errors_of_the_cell(cells):
     assert text(cells["wrong option"]).startswith("UsageError: unrecognized arguments: --nonsense")
     assert error(cells["failing"]) == "ZeroDivisionError"
     assert "1 / 0" in text(cells["failing"])
+
+
+def test_a_failing_cell_shows_its_report_before_the_traceback(cells):
+    outputs = cells["failing"].outputs
+    assert [output.output_type for output in outputs][-1] == "error"
+    number = cells["failing"].execution_count
+    assert f"cell [{number}]:2" in "".join(shown(cells["failing"], "text/html"))
+    estimate = cells["failing estimate"]
+    assert error(estimate) == "ZeroDivisionError"
+    assert "4.000 KiB" in "".join(shown(estimate))
+    assert error(cells["out of memory"]) == "OutOfMemoryError"
+    assert "Does not fit" in "".join(shown(cells["out of memory"]))
+
+
+def test_a_cell_is_recorded_after_an_estimate(cells):
+    number = cells["recorded"].execution_count
+    report = "".join(shown(cells["recorded"], "text/html"))
+    assert f"cell [{number}]:2" in report
+    assert "4.000 MiB" in report
+    assert shown(cells["devices"]) == ["['cpu']"]
 
 
 def test_unloading_removes_the_magics(cells):
