@@ -15,6 +15,7 @@
 //! ```text
 //! torch_objects   reads modules, tensors and optimizers
 //! tensor_labels   the label of a tensor; of all gradients of some parameters
+//! running_steps   which optimizer steps run
 //! names           names of modules and parameters
 //! gradients       gradients after a backward pass
 //! optimizers      gradients and states when an optimizer steps
@@ -24,12 +25,14 @@
 mod gradients;
 mod names;
 mod optimizers;
+mod running_steps;
 mod tensor_labels;
 mod torch_objects;
 
 use pyo3::prelude::*;
 
 pub use optimizers::OptimizerHooks;
+pub use running_steps::RunningSteps;
 pub use tensor_labels::{label_tensor, set_address_finder};
 
 use torch_objects::Torch;

@@ -13,6 +13,7 @@ use pyo3::types::{PyDict, PyTuple, PyWeakrefMethods};
 
 use crate::gradients;
 use crate::names::{Weak, leads_to, name_of, weak};
+use crate::running_steps::RunningSteps;
 use crate::tensor_labels::{GradientSet, label_of};
 use crate::torch_objects::{self, Torch};
 
@@ -32,6 +33,7 @@ struct Stepped {
 pub struct OptimizerHooks {
     /// By address. Only tried, never waited for: Python code may run where a tensor is destroyed.
     stepped: Mutex<BTreeMap<usize, Stepped>>,
+    running: RunningSteps,
 }
 
 impl std::fmt::Debug for Stepped {
@@ -46,7 +48,7 @@ impl OptimizerHooks {
     #[new]
     fn new() -> Self {
         gradients::listen(true);
-        Self { stepped: Mutex::default() }
+        Self { stepped: Mutex::default(), running: RunningSteps::default() }
     }
 
     /// Gradients are no longer labelled.
@@ -62,6 +64,9 @@ impl OptimizerHooks {
         _args: &Bound<'_, PyTuple>,
         _kwargs: &Bound<'_, PyDict>,
     ) {
+        for _raised in 0..self.running.begin(optimizer.py(), 0) {
+            floodmark_probe::note_optimizer(false);
+        }
         floodmark_probe::note_optimizer(true);
         self.label(optimizer, Self::label_gradients);
     }
@@ -74,7 +79,9 @@ impl OptimizerHooks {
         _kwargs: &Bound<'_, PyDict>,
     ) {
         self.label(optimizer, Self::label_states);
-        floodmark_probe::note_optimizer(false);
+        for _ended in 0..self.running.end(optimizer.py(), 0) {
+            floodmark_probe::note_optimizer(false);
+        }
     }
 }
 

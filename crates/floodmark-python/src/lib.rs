@@ -49,7 +49,7 @@ mod _core {
     };
     #[pymodule_export]
     use floodmark_names::{
-        OptimizerHooks, attach_names, forget_names, label_tensor, set_address_finder,
+        OptimizerHooks, RunningSteps, attach_names, forget_names, label_tensor, set_address_finder,
     };
 
     use pyo3::prelude::*;

@@ -62,7 +62,7 @@ class StepWatch:
         self._goes_on = goes_on
         self._is_going_on = False
         self._torch: ModuleType | None = None
-        self._running: list[int] = []
+        self._running = _core.RunningSteps()
         self._handles: list[Any] = []
         self._exits = 0
         #: How often each kind of step has ended; the first kind that has any counts.
@@ -93,14 +93,15 @@ class StepWatch:
             handle.remove()
         self._handles.clear()
 
-    def _before(self, optimizer: Any, *_: object) -> None:
-        # One that raised in its last step never said that it ended.
-        self._leave(id(optimizer))
-        self._running.append(id(optimizer))
+    def _before(self, *_: object) -> None:
+        if self._running.begin(1) and self._running.depth == 1:
+            # It has ended with what it raised, and the program goes on.
+            self._end_step("optimizer")
+            self._end_if_enough()
 
-    def _after(self, optimizer: Any, *_: object) -> None:
-        self._leave(id(optimizer))
-        if not self._running:
+    def _after(self, *_: object) -> None:
+        self._running.end(1)
+        if self._running.depth == 0:
             self._end_step("optimizer")
             self._end_if_enough()
 
@@ -164,10 +165,6 @@ class StepWatch:
     def has_ended(self) -> bool:
         """Whether the program was asked to end."""
         return self._exits > 0
-
-    def _leave(self, optimizer: int) -> None:
-        if optimizer in self._running:
-            del self._running[self._running.index(optimizer) :]
 
     def _end(self) -> None:
         self._exits += 1

@@ -206,6 +206,8 @@ pub(crate) struct ContextScan {
     has_forward: bool,
     /// Per thread: how many optimizers run.
     optimizers: Vec<u32>,
+    /// Per thread: how many of them raised. Their ends are recorded right before the next one begins.
+    raised: Vec<u32>,
     /// Counts forward passes, from 0: advances when a backward, an optimizer or a step ends one.
     pass_number: u32,
     /// Per thread: 1 + the last forward pass in which it took part.
@@ -293,6 +295,7 @@ impl ContextScan {
         if allocation.before_recording {
             return;
         }
+        self.end_raised_optimizer(trace, at, allocation);
         let work = self.work(trace, allocation);
         self.context.work[id.index()] = work;
         match work {
@@ -356,7 +359,24 @@ impl ContextScan {
         self.pass_number += 1;
     }
 
+    /// A module runs outside every optimizer on a thread where one has not ended: its `step` raised.
+    fn end_raised_optimizer(&mut self, trace: &Trace, at: u32, allocation: &Allocation) {
+        let thread = allocation.thread;
+        let running = *slot(&mut self.optimizers, thread);
+        let flags = trace.stack(allocation.stack).flags;
+        let is_forward = flags & (stack_flags::MODULE | stack_flags::OPTIMIZER)
+            == stack_flags::MODULE
+            && !allocation.backward;
+        if running > 0 && is_forward {
+            *slot(&mut self.optimizers, thread) = 1;
+            // This event is of the next step.
+            self.end_optimizer(at.saturating_sub(1), thread);
+            *slot(&mut self.raised, thread) = running;
+        }
+    }
+
     fn begin_optimizer(&mut self, at: u32, thread: ThreadId) {
+        *slot(&mut self.raised, thread) = 0;
         *slot(&mut self.optimizers, thread) += 1;
         self.end_forward();
         self.enter(at, Some(Phase::Optimizer));
@@ -364,6 +384,11 @@ impl ContextScan {
 
     /// An optimizer may call another one's `step`: only the outermost ends the step.
     fn end_optimizer(&mut self, at: u32, thread: ThreadId) {
+        let raised = slot(&mut self.raised, thread);
+        if *raised > 0 {
+            *raised -= 1;
+            return;
+        }
         let running = slot(&mut self.optimizers, thread);
         *running = running.saturating_sub(1);
         if *running == 0 {

@@ -285,3 +285,33 @@ fn frames_say_what_collectives_caches_and_copies_are() {
     11.00 KiB step 0 outside unknown
     ");
 }
+
+/// The program catches the exception and trains on. Recordings say that the step ended right before the next one.
+#[test]
+fn an_optimizer_that_raised_ends_its_step() {
+    let trace = trace(
+        "optimizer begin
+         alloc a cpu 1KiB at opt.py:1:step
+         alloc h cpu 2KiB at m.py:1 in fc
+         backward alloc g cpu 3KiB at m.py:1 in fc
+         optimizer end
+         optimizer begin
+         alloc b cpu 4KiB at opt.py:1:step
+         optimizer end
+         alloc c cpu 5KiB at m.py:1 in fc
+         optimizer begin
+         alloc d cpu 6KiB at m.py:1 in fc
+         optimizer begin
+         optimizer end
+         alloc e cpu 7KiB at m.py:1 in fc",
+    );
+    insta::assert_snapshot!(picture(&trace), @"
+    1.000 KiB step 0 optimizer optimizer state
+    2.000 KiB step 1 forward activation
+    3.000 KiB step 1 backward unknown
+    4.000 KiB step 1 optimizer optimizer state
+    5.000 KiB step 2 forward unknown
+    6.000 KiB step 3 forward unknown
+    7.000 KiB step 4 forward unknown
+    ");
+}
