@@ -1,6 +1,6 @@
 //! Where in the program an allocation was made: frames and lines.
 
-use floodmark_trace::{Allocation, CodeId, Stack, StackId, TextId, Trace, stack_flags};
+use floodmark_trace::{Allocation, Code, CodeId, Stack, StackId, TextId, Trace, stack_flags};
 use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -35,7 +35,9 @@ pub(crate) fn frame(trace: &Trace, id: StackId) -> Option<Frame> {
 /// or ours, or the innermost Python frame when all are. With `torch_frames` the innermost of all, C++ included. `None` for a stack without frames.
 pub(crate) fn user_node(trace: &Trace, id: StackId, torch_frames: bool) -> Option<StackId> {
     let hidden = if torch_frames { 0 } else { stack_flags::NATIVE };
-    let frames = trace.frames(id).filter(move |(_, stack)| stack.flags & hidden == 0);
+    let frames = trace
+        .frames(outside_dispatch(trace, id))
+        .filter(move |(_, stack)| stack.flags & hidden == 0);
     let mut frames = frames.filter(|(_, stack)| trace.code(stack.code).is_some());
     let innermost = frames.next()?;
     if torch_frames || innermost.1.flags & stack_flags::LIBRARY == 0 {
@@ -43,6 +45,37 @@ pub(crate) fn user_node(trace: &Trace, id: StackId, torch_frames: bool) -> Optio
     }
     let user = frames.find(|(_, stack)| stack.flags & stack_flags::LIBRARY == 0);
     Some(user.map_or(innermost.0, |(node, _)| node))
+}
+
+/// The stack of the call that torch's dispatch passed on: to a mode or a tensor subclass, which called the operator in its
+/// place. The stack itself where nothing was passed on, or where nothing else is left of it.
+fn outside_dispatch(trace: &Trace, id: StackId) -> StackId {
+    let is_mode = |frame: &(StackId, Stack)| trace.code(frame.1.code).is_some_and(is_mode);
+    let mut found = id;
+    loop {
+        let mut outer = trace.python_frames(found);
+        if !outer.next().is_some_and(|(_, frame)| is_passed_on(trace, &frame)) {
+            return found;
+        }
+        let mut from_mode = trace.python_frames(found).skip_while(|frame| !is_mode(frame));
+        // An operator that the program calls by itself is in no mode.
+        let outside = if from_mode.next().is_some() { from_mode.next() } else { outer.next() };
+        let Some((node, _)) = outside else { return found };
+        found = node;
+    }
+}
+
+/// Whether a frame calls an operator for another one: torch's own call of operators, or a mode of torch.
+fn is_passed_on(trace: &Trace, frame: &Stack) -> bool {
+    let is_torchs = frame.flags & stack_flags::LIBRARY != 0;
+    let code = trace.code(frame.code).filter(|_| is_torchs);
+    code.is_some_and(|code| code.file.ends_with("torch/_ops.py") || is_mode(code))
+}
+
+/// Whether a function is what torch calls instead of an operator or a function of its own.
+fn is_mode(code: &Code) -> bool {
+    let name = code.name.rsplit('.').next().unwrap_or_default();
+    matches!(name, "__torch_dispatch__" | "__torch_function__")
 }
 
 /// Finds one stack for all that have the same frames, as they are shown: stacks that differ in hidden frames alone are one.

@@ -329,3 +329,35 @@ fn the_json_of_a_report_is_the_contract() {
                "losses": [], "total_rows": 6, "rows": []})
     );
 }
+
+/// A mode calls the operator in the program's place: one that prints operators, `torch.device` as a context.
+#[test]
+fn a_line_is_outside_the_modes_that_passed_an_operator_on() {
+    const SCRIPT: &str = "
+        alloc a cpu 1KiB at train.py:7 > torch/nn.py:5:linear > log.py:3:Log.__torch_dispatch__ > torch/_ops.py:865:__call__
+        alloc b cpu 2KiB at train.py:8 > torch/device.py:9:D.__torch_function__
+        alloc c cpu 4KiB at train.py:9 > log.py:3:A.__torch_dispatch__ > torch/_ops.py:865:__call__ > log.py:3:B.__torch_dispatch__ > help.py:1:f > torch/_ops.py:865:__call__
+        alloc d cpu 8KiB at train.py:10 > torch/_ops.py:865:__call__
+        alloc e cpu 16KiB at train.py:11 > log.py:2:Log.__torch_dispatch__
+        alloc f cpu 32KiB at torch/_ops.py:865:__call__";
+    let question = Question { by: By::Line, ..Question::default() };
+    insta::assert_snapshot!(table_of(SCRIPT, &question), @"
+    6 of 6
+    32 32 32 1 torch/_ops.py:865 (__call__)
+    16 48 16 1 log.py:2 (Log.__torch_dispatch__)
+    8 56 8 1 train.py:10 (main)
+    4 60 4 1 train.py:9 (main)
+    2 62 2 1 train.py:8 (main)
+    1 63 1 1 train.py:7 (main)
+    ");
+    let question = Question { frames: FrameChoice::Native, ..question };
+    insta::assert_snapshot!(table_of(SCRIPT, &question), @"
+    6 of 6
+    32 32 32 1 torch/_ops.py:865 (__call__)
+    16 48 16 1 log.py:2 (Log.__torch_dispatch__)
+    8 56 8 1 train.py:10 (main)
+    4 60 4 1 train.py:9 (main)
+    2 62 2 1 train.py:8 (main)
+    1 63 1 1 torch/nn.py:5 (linear)
+    ");
+}
