@@ -115,3 +115,12 @@ def test_an_empty_section_prints_zeros(capsys, programs):
     assert len(lines) == 4
     assert lines[3].endswith("untraced")
     del hidden
+
+
+def test_blocks_from_before_are_not_counted_as_allocations(record):
+    kept = [torch.ones(SIZE // 4) for _ in range(3)]
+    with record() as recorded:
+        more = [torch.ones(SIZE // 4) for _ in range(2)]
+    assert before(recorded)[SIZE] >= len(kept)
+    assert recorded.trace.summary()["allocations"] == len(more)
+    assert ", 2 allocations," in str(recorded.trace)

@@ -23,8 +23,8 @@ pub struct Summary {
     pub seconds: f64,
     /// How many events there are.
     pub events: usize,
-    /// How many allocations there are, those from before the recording included.
-    pub allocations: usize,
+    /// How many allocations were seen; those from before the recording are not counted.
+    pub allocations: u64,
     /// How many steps ended.
     pub steps: u32,
     /// How many threads of the program have events.
@@ -88,6 +88,7 @@ pub(crate) fn summary_of(
     counts: Counts,
     devices: impl Iterator<Item = (Peak, Moment)>,
 ) -> Summary {
+    let devices: Vec<_> = devices.map(|(peak, at)| device_summary(trace, &peak, at)).collect();
     Summary {
         floodmark: env!("CARGO_PKG_VERSION"),
         header: trace.header.clone(),
@@ -95,11 +96,11 @@ pub(crate) fn summary_of(
         outcome: trace.outcome(),
         seconds: trace.end().as_seconds(),
         events: trace.events.len(),
-        allocations: trace.allocations.len(),
+        allocations: devices.iter().map(|device| device.allocations).sum(),
         steps: context.finished_steps(),
         threads: counts.threads,
         failed_requests: counts.failed_requests,
-        devices: devices.map(|(peak, at)| device_summary(trace, &peak, at)).collect(),
+        devices,
         losses: trace.losses.clone(),
     }
 }

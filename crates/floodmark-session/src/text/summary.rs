@@ -26,7 +26,7 @@ pub fn counts(summary: &Summary) -> String {
         "{} in {:.3} s, {}",
         plural(summary.events as u64, "event"),
         summary.seconds,
-        plural(summary.allocations as u64, "allocation"),
+        plural(summary.allocations, "allocation"),
     );
     let _ = match summary.steps {
         0 => Ok(()),
