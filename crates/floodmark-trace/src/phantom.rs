@@ -28,6 +28,8 @@ pub struct Phantom {
     pub unsupported: Vec<UnsupportedCall>,
     /// What is assumed or left out, one sentence each.
     pub notes: Vec<String>,
+    /// Whether the program had blocks of fake tensors, which allocate nothing here.
+    pub has_fake_tensors: bool,
 }
 
 /// The engine that simulates a GPU.

@@ -27,6 +27,8 @@ class Outcome:
     def __init__(self) -> None:
         self.ended: PhantomEnd = "unknown"
         self.error = ""
+        #: Whether the program had blocks of fake tensors, which this GPU does not allocate.
+        self.has_fake_tensors = False
 
     def end(self, error: BaseException | None) -> None:
         """How the block ended; what comes after enough steps is no end of its own."""
@@ -65,6 +67,7 @@ class Outcome:
             "reads": reads,
             "unsupported": unsupported,
             "notes": notes,
+            "has_fake_tensors": self.has_fake_tensors,
         }
 
 

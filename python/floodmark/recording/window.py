@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 _OWN_FOLDER = str(Path(__file__).parents[1]) + os.sep
 
+#: What a recording around a block of fake tensors says.
+_FAKE = "tensors in blocks of fake tensors are not recorded here: the block has a recording of its own"
+
 #: The windows that are open in this process, in the order in which they were opened.
 _open: list[Window] = []
 
@@ -216,6 +219,14 @@ class Window:
                 self._update()
         finally:
             self.core.close()
+
+
+def note_fake_tensors() -> None:
+    """Have every recording of real tensors say that those of a block of fake ones are not in it."""
+    for one in _open:
+        if one.pid == os.getpid() and one._fake_gpu is None and _FAKE not in one._not_recorded:
+            one._not_recorded.append(_FAKE)
+            one._update()
 
 
 def has_fake_tensors() -> bool:

@@ -88,6 +88,8 @@ pub enum Unknown {
     NothingAllocated,
     /// Processes share a GPU and together may need more than it has.
     SharedGpu,
+    /// The program had blocks of fake tensors, which allocate nothing on this GPU.
+    FakeTensors,
 }
 
 /// A process of a program.
@@ -162,7 +164,8 @@ pub fn estimate(trace: &Trace) -> Result<Estimate, QuestionError> {
         .collect::<Result<Vec<_>, QuestionError>>()?;
     let ran_out = phantom.ended == PhantomEnd::OutOfMemory
         || devices.iter().any(|device| device.failed.is_some());
-    let (fits, unknown) = verdict(phantom.ended, ran_out, &devices, &[]);
+    let verdict = verdict(phantom.ended, ran_out, &devices, &[]);
+    let (fits, unknown) = without_fake_tensors(verdict, phantom.has_fake_tensors);
     let highest = |of: fn(&DeviceEstimate) -> Bytes| devices.iter().map(of).max();
     Ok(Estimate {
         floodmark: env!("CARGO_PKG_VERSION"),
@@ -189,6 +192,19 @@ pub fn estimate(trace: &Trace) -> Result<Estimate, QuestionError> {
         notes: phantom.notes.clone(),
         losses: found.losses,
     })
+}
+
+/// A program that fits without its fake tensors may not fit with them.
+pub(crate) fn without_fake_tensors(
+    verdict: (Option<bool>, Option<Unknown>),
+    has_fake_tensors: bool,
+) -> (Option<bool>, Option<Unknown>) {
+    match verdict {
+        (Some(true), _) | (None, Some(Unknown::NothingAllocated)) if has_fake_tensors => {
+            (None, Some(Unknown::FakeTensors))
+        }
+        known => known,
+    }
 }
 
 /// Whether it fits, or why that is unknown.

@@ -10,7 +10,8 @@ use floodmark_trace::{
 };
 
 use crate::estimate::{
-    DeviceEstimate, Estimate, Process, SharedGpu, best_settings, estimate, verdict,
+    DeviceEstimate, Estimate, Process, SharedGpu, Unknown, best_settings, estimate, verdict,
+    without_fake_tensors,
 };
 use crate::question_error::QuestionError;
 
@@ -37,6 +38,8 @@ pub fn estimate_processes(
         let header = &trace.header;
         found.push((Process { pid: header.pid, rank: header.rank }, estimate(trace)?));
     }
+    let is_fake = |one: &(Process, Estimate)| one.1.unknown == Some(Unknown::FakeTensors);
+    let has_fake_tensors = found.iter().any(is_fake);
     let mut rest = found.into_iter();
     let (first, mut whole) = rest.next().ok_or(QuestionError::NoPhantom)?;
     if whole.ended == PhantomEnd::Unknown {
@@ -74,7 +77,8 @@ pub fn estimate_processes(
         whole.ended = PhantomEnd::OutOfMemory;
     }
     whole.shared = shared(&whole.devices);
-    (whole.fits, whole.unknown) = verdict(whole.ended, ran_out, &whole.devices, &whole.shared);
+    let verdict = verdict(whole.ended, ran_out, &whole.devices, &whole.shared);
+    (whole.fits, whole.unknown) = without_fake_tensors(verdict, has_fake_tensors);
     whole.notes.extend(notes);
     Ok(whole)
 }

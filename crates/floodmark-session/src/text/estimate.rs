@@ -76,6 +76,10 @@ fn reason(found: &Estimate, unknown: Unknown) -> String {
             process)"
                 .to_owned()
         }
+        Unknown::FakeTensors => "The program had blocks of fake tensors \
+            (`floodmark.estimate(engine=\"fake\")`, `MemoryTracer`): their tensors are allocated on no \
+            GPU, so what they need is in the answers of these blocks alone"
+            .to_owned(),
         Unknown::SharedGpu => {
             let too_much = found.shared.iter().filter(|gpu| gpu.needed > gpu.capacity);
             let each = too_much.map(|SharedGpu { gpu, processes, needed, capacity }| {

@@ -14,8 +14,9 @@ from floodmark import _core, plugins
 from floodmark.estimate.block import Block
 from floodmark.estimate.fake import torch_cuda
 from floodmark.estimate.outcome import Outcome
-from floodmark.estimate.phantom import library
+from floodmark.estimate.phantom import library, simulated_gpu
 from floodmark.plugins import Plugin, Setting
+from floodmark.recording import window
 
 if TYPE_CHECKING:
     from floodmark.reports.answer_types import DeviceInfo, Phantom, PhantomDevice
@@ -110,8 +111,16 @@ class FakeBlock(Block):
             self._stack.enter_context(self.engine)
             _open.append(self)
             self._stack.callback(_open.remove, self)
+            self._leave_out_of_others()
             self._stack = self._stack.pop_all()
         return self
+
+    def _leave_out_of_others(self) -> None:
+        """Have recordings and estimates around the block say that its tensors are not theirs."""
+        window.note_fake_tensors()
+        around = simulated_gpu.current()
+        if around is not None:
+            around.outcome.has_fake_tensors = True
 
     def level(self, device: str) -> tuple[int, int, int, int]:
         """Allocated, its peak, reserved and its peak on a device."""

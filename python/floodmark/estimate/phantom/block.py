@@ -20,6 +20,7 @@ class PhantomBlock(Block):
     def __init__(self, machine: _core.PhantomMachine, without: Iterable[str]) -> None:
         self.simulated = simulated_gpu.simulate(machine)
         super().__init__(self.simulated.outcome)
+        self.outcome.has_fake_tensors = False
         torch = sys.modules.get("torch")
         if torch is not None and not torch_private.runs_backward_on(torch, "cuda"):
             raise _core.PhantomError(

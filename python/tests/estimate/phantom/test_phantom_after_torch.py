@@ -111,6 +111,33 @@ def test_what_has_begun_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     assert not is_available
 
 
+AROUND = """
+import json
+import torch, floodmark
+from floodmark.compat.memory_profiler import MemoryTracer
+
+with floodmark.estimate(engine="phantom") as outer:
+    torch.empty(3, device="cuda")
+    with MemoryTracer(device="cuda") as inner:
+        torch.nn.Linear(1 << 12, 1 << 12).cuda()
+found = outer.estimate.to_dict()
+with floodmark.estimate(engine="phantom") as later:
+    torch.empty(3, device="cuda")
+print(json.dumps([found["fits"], found["unknown"], found["losses"], str(outer),
+                  inner.get_max_memory_allocated()[0], later.estimate.to_dict()["fits"]]))
+"""
+
+
+def test_an_estimate_around_fake_tensors_does_not_say_that_they_fit(tmp_path: Path) -> None:
+    fits, unknown, losses, text, inside, later = run(tmp_path, AROUND)
+    assert (fits, unknown) == (None, "fake_tensors")
+    assert any("fake tensors are not recorded here" in loss for loss in losses)
+    assert "Fits" not in text
+    assert "had blocks of fake tensors" in text
+    assert inside > 64 << 20
+    assert later is True
+
+
 WORLD = """
 import json, sys
 import torch
