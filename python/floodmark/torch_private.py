@@ -52,6 +52,7 @@
 | `torch._C._dispatch_get_all_op_names` | operators without shapes | 2.4 and 2.11 |
 | `torch._C._dispatch_has_kernel_for_dispatch_key` | the same | 2.4 and 2.11 |
 | `torch._C._cuda_memoryStats`, `_cuda_resetPeakMemoryStats` | workspaces | 2.4 and 2.11 |
+| `torch._C._cuda_emptyCache` | the same | 2.4 and 2.11 |
 | `torch._C._current_graph_task_id`, `_set_multithreading_enabled` | backward | 2.4 and 2.11 |
 | `torch._C._storage_Use_Count`, `Tensor._use_count` | gradients in place | 2.4 and 2.11 |
 | `Tensor._indices`, `Tensor._values`, `Tensor._nnz` | sparse tensors | 2.4 and 2.11 |
@@ -556,6 +557,11 @@ def reset_peak(torch: Any, device: int) -> None:
 def allocated_bytes(torch: Any, device: int) -> Any:
     """The allocated bytes of a device: `current`, `peak` and others."""
     return torch._C._cuda_memoryStats(device)["allocated_bytes"]["all"]
+
+
+def empty_cache(torch: Any) -> None:
+    """Return what the allocator caches, also where `torch.cuda.empty_cache` is replaced."""
+    torch._C._cuda_emptyCache()
 
 
 def compiler_stance() -> Any:

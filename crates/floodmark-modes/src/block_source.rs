@@ -18,3 +18,9 @@ impl BlockSource {
     #[classattr]
     const FAKE_WITHOUT_DEVICE: Self = Self(Source::FakeWithoutDevice);
 }
+
+/// Whether torch's CUDA devices are those of blocks of fake tensors, and not the program's.
+#[pyfunction]
+pub fn lend_cuda(is_lent: bool) {
+    floodmark_probe::lend_cuda(is_lent);
+}

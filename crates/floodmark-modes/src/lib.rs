@@ -20,7 +20,7 @@ mod operators;
 mod own_work;
 mod values;
 
-pub use block_source::BlockSource;
+pub use block_source::{BlockSource, lend_cuda};
 pub use functions::{FunctionKind, Functions};
 pub use kernel_rules::{
     AttentionKernel, TeFusedAttention, TeLayout, TeNorm, TeQuantizer, cudnn_dropout_state_bytes,

@@ -68,11 +68,11 @@ pub use host_storages::record_host_blocks;
 pub use initial_blocks::{InitialBlock, InitialBlocks};
 pub use output::Replace;
 pub use own_blocks::HostWork;
-pub use patch::Found;
+pub use patch::{Found, with_phantoms_slots_free};
 pub use python::{
     CodeFacts, DEEPEST, Evidence, ProofError, StrFacts, cut_stacks, is_proven, prove, use_slow_way,
 };
-pub use recording::{Options, Source};
+pub use recording::{Options, Source, lend_cuda};
 pub use session::{
     Attached, LabelledTensor, attach_ops, attach_torch, attach_tracker, begin_phase, define_label,
     disarm, end_phase, forget_module, is_recording, label, label_each, mark, name_modules,

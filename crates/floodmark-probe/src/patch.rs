@@ -69,7 +69,24 @@ pub(crate) fn install() -> Found {
 pub(crate) fn remove() {
     let Some(mut patched) = PATCHED.try_lock_for(PATIENCE) else { return };
     patched.is_on = false;
-    at_rest(|| patched.remove());
+    at_rest(|| patched.remove(|_| true));
+    patched.old.clear();
+}
+
+/// Runs `work`, in which the phantom takes its slots, without our hooks in front of the functions that it has. The hooks of
+/// host allocations stay, so none is missed. `None` where another thread has the slots for too long.
+pub fn with_phantoms_slots_free<R>(work: impl FnOnce() -> R) -> Option<R> {
+    let mut patched = PATCHED.try_lock_for(PATIENCE)?;
+    at_rest(|| {
+        let phantom = slots::objects().into_iter().find(is_phantom);
+        let is_shared = |hook: &Hook| phantom.is_some_and(|own| own.lookup(hook.symbol).is_some());
+        patched.remove(is_shared);
+    });
+    let result = work();
+    if patched.is_on {
+        at_rest(|| patched.install());
+    }
+    Some(result)
 }
 
 /// Puts the hooks into objects that were loaded since. The loader may be at work for seconds, and the
@@ -164,22 +181,28 @@ impl Patched {
         }
     }
 
-    fn remove(&mut self) {
+    /// Puts back what stood in the slots of these hooks.
+    fn remove(&mut self, is_removed: impl Fn(&Hook) -> bool) {
         self.find();
-        let old = std::mem::take(&mut self.old);
-        let replacements: Vec<usize> = hooks::all().iter().map(|(_, new)| *new).collect();
-        for slot in &self.slots {
+        let hooks = hooks::all();
+        let replacements: Vec<usize> = hooks.iter().map(|(_, new)| *new).collect();
+        for slot in self.slots.iter().filter(|slot| is_removed(hooks[slot.name].0)) {
             // SAFETY: the slot belongs to an object that is loaded now.
             let now = unsafe { slot.at.read() };
-            let before = old.iter().find(|(at, _)| *at == slot.at as usize);
-            if let Some(&(_, before)) = before
-                && replacements.contains(&now)
-            {
+            let Some(at) = self.old.iter().position(|(at, _)| *at == slot.at as usize) else {
+                continue;
+            };
+            let (_, before) = self.old.swap_remove(at);
+            if replacements.contains(&now) {
                 // SAFETY: the same.
                 unsafe { slots::store(slot.at, before) };
             }
         }
     }
+}
+
+fn is_phantom(object: &Object) -> bool {
+    object.soname() == PHANTOM
 }
 
 /// Finds the function that a hook replaces: the phantom's, where slots lead to it, or else what the
@@ -196,7 +219,7 @@ fn settle_original<'a>(
         return;
     }
     // Where CUDA's libraries were loaded before it, the loader finds theirs first.
-    let phantom = objects.iter().find(|object| object.soname() == PHANTOM);
+    let phantom = objects.iter().find(|object| is_phantom(object));
     let phantoms = phantom.and_then(|object| object.lookup(hook.symbol));
     let in_front = phantoms.filter(|function| standing.contains(function));
     if let Some(original) = in_front.or_else(|| slots::find_symbol(hook.symbol)) {

@@ -162,6 +162,15 @@ pub(crate) static IS_WATCHED: ForkFlag = ForkFlag::new();
 /// The recording that runs. Only read by a thread that is marked busy and has seen [`ENABLED`].
 pub(crate) static CURRENT: AtomicPtr<Recording> = AtomicPtr::new(std::ptr::null_mut());
 
+/// Whether torch's CUDA devices are lent to blocks of fake tensors.
+static IS_CUDA_LENT: AtomicBool = AtomicBool::new(false);
+
+/// Torch's CUDA devices are simulated for blocks of fake tensors alone, or, with `false`, are the program's again. While
+/// they are lent, what torch allocates there is work of ours and is not recorded.
+pub fn lend_cuda(is_lent: bool) {
+    IS_CUDA_LENT.store(is_lent, Ordering::SeqCst);
+}
+
 pub(crate) fn unix_micros() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0))
@@ -213,7 +222,9 @@ impl Recording {
     /// Whether what torch reports of a device is to be recorded.
     #[inline]
     pub(crate) fn wants_torch(&self, device: Device) -> bool {
-        self.wanted.torch.load(Ordering::Relaxed) && self.wanted.has(device)
+        self.wanted.torch.load(Ordering::Relaxed)
+            && self.wanted.has(device)
+            && (device.is_cpu() || !IS_CUDA_LENT.load(Ordering::Relaxed))
     }
 
     /// Whether blocks of fake tensors are to be recorded.

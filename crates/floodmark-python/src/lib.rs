@@ -45,7 +45,8 @@ mod _core {
     use floodmark_modes::{
         AttentionKernel, BlockSource, FunctionKind, Functions, Kernel, KernelKind, OperatorKind,
         Operators, OwnWork, TeFusedAttention, TeLayout, TeNorm, TeQuantizer,
-        cudnn_dropout_state_bytes, te_dropout_mask_bytes, te_float8_buffers, te_transposed,
+        cudnn_dropout_state_bytes, lend_cuda, te_dropout_mask_bytes, te_float8_buffers,
+        te_transposed,
     };
     #[pymodule_export]
     use floodmark_names::{

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use floodmark_phantom_control::{self as control, PhantomLibrary as Library};
+use floodmark_probe::with_phantoms_slots_free;
 use floodmark_profiles::{LibraryVersions, PhantomMachine as Machine, ValueAt, ValueAtError};
 use floodmark_trace::Bytes;
 use pyo3::prelude::*;
@@ -229,14 +230,14 @@ impl PhantomLibrary {
         self.library.claim().map_err(|error| from_phantom(&error))
     }
 
-    /// Takes CUDA's place in what is loaded already.
-    fn take_over(&self) -> bool {
-        self.library.take_over()
+    /// Takes CUDA's place in what is loaded already, also while a recording runs.
+    fn take_over(&self, py: Python<'_>) -> bool {
+        py.detach(|| with_phantoms_slots_free(|| self.library.take_over())).unwrap_or(false)
     }
 
     /// Undoes `take_over`.
-    fn give_back(&self) {
-        self.library.give_back();
+    fn give_back(&self, py: Python<'_>) {
+        py.detach(|| with_phantoms_slots_free(|| self.library.give_back()));
     }
 
     /// Calls that it does not support.

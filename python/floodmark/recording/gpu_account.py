@@ -1,11 +1,13 @@
 """Simulated GPUs, as a recording sees them.
 
 `estimate` simulates a GPU and registers it here; recordings write into their headers what it says.
-Imports nothing of `estimate`.
+A GPU that is simulated for blocks of fake tensors alone is lent: it is no part of the program, and
+recordings of the program leave it out. Imports nothing of `estimate`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from floodmark import _core
@@ -32,12 +34,37 @@ class FakeGpuAccount(GpuAccount, Protocol):
 
 
 _registered: GpuAccount | None = None
+_is_lent = False
+#: What attaches the recorder to CUDA, once that is the program's.
+_attach: Callable[[], None] | None = None
 
 
 def register(gpu: GpuAccount) -> None:
     """Name `gpu` in every recording from now on, until the process ends."""
-    global _registered
+    global _registered, _is_lent, _attach
     _registered = gpu
+    _is_lent = False
+    _core.lend_cuda(False)
+    attach, _attach = _attach, None
+    if attach is not None:
+        attach()
+
+
+def lend_cuda() -> None:
+    """From now on torch's CUDA devices are those of fake tensors, unless the program has them."""
+    global _is_lent
+    if _registered is None:
+        _is_lent = True
+        _core.lend_cuda(True)
+
+
+def when_cuda_is_the_programs(attach: Callable[[], None]) -> None:
+    """Call `attach` now, or when CUDA is not lent any more; the last one counts."""
+    global _attach
+    if _is_lent:
+        _attach = attach
+    else:
+        attach()
 
 
 def registered() -> GpuAccount | None:

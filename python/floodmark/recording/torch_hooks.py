@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from floodmark import _core, torch_private
-from floodmark.recording import initial_blocks
+from floodmark.recording import gpu_account, initial_blocks
 from floodmark.recording.import_watch import ImportWatch
 from floodmark.recording.own_errors import OwnErrors
 from floodmark.recording.window_options import say
@@ -151,7 +151,10 @@ class Attachment:
         _core.attach_names(torch_private.parts_for_names(torch))
         self._listen()
         if not self.is_fake:
-            torch_private.when_cuda_is_ready(torch, lambda: self._attach_cuda(torch))
+            torch_private.when_cuda_is_ready(
+                torch,
+                lambda: gpu_account.when_cuda_is_the_programs(lambda: self._attach_cuda(torch)),
+            )
 
     def _listen(self) -> None:
         """Have every optimizer call us before and after its steps, in native code."""

@@ -19,6 +19,7 @@ from floodmark.estimate.fake import device_guard
 from floodmark.estimate.fake.attention import Attention
 from floodmark.estimate.phantom import simulated_gpu
 from floodmark.plugins import Plugin, Setting
+from floodmark.recording import gpu_account
 
 #: What undoes the hiding of devices that only a block may see.
 _hidden: list[Callable[[], None]] = []
@@ -32,6 +33,7 @@ def shown(torch: Any, name: str) -> Iterator[None]:
     the phantom for one. In the block they have the name `name`.
     """
     show()
+    gpu_account.lend_cuda()
     # Now, and not when a kernel is chosen in the middle of an operator.
     torch.cuda.init()
     for index in range(torch.cuda.device_count()):
@@ -45,6 +47,7 @@ def shown(torch: Any, name: str) -> Iterator[None]:
         torch.cuda.get_device_properties = properties
         # A phantom that the user asked for stays.
         if simulated_gpu.current() is None:
+            torch_private.empty_cache(torch)
             _hide(torch)
 
 

@@ -88,18 +88,11 @@ def load(machine: _core.PhantomMachine) -> Phantom:
 
 
 def _refuse_what_has_begun(torch: ModuleType) -> None:
-    """CUDA begins once in a process, and a recording has found its places already."""
+    """CUDA begins once in a process."""
     if torch_private.is_cuda_used(torch):
         raise PhantomError(
             "this process uses a GPU already, and CUDA begins once in a process\n\n"
             "hint: create the simulated GPU first, or use `floodmark estimate`"
-        )
-    # Hooks may wait for the next recording.
-    _core.disarm()
-    if _core.is_recording():
-        raise PhantomError(
-            "a recording runs, and torch was imported before the simulated GPU was created\n\n"
-            "hint: stop the recording first, or create the simulated GPU before it"
         )
 
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.phantoms import needs_cuda_build, needs_no_gpu
 
 pytestmark = [needs_cuda_build, needs_no_gpu]
@@ -91,8 +92,6 @@ def play():
     except floodmark.PhantomError as error:
         words.append(str(error))
 
-with floodmark.trace("host.flood"):
-    play()
 # Any library of the driver's name will do: nothing of it is called.
 driver = Path("libcuda.so.1").absolute()
 image = _core.phantom_image()
@@ -105,10 +104,41 @@ print(json.dumps([words, torch.cuda.is_available()]))
 
 def test_what_has_begun_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     words, is_available = run(tmp_path, REFUSED)
-    assert words[0].startswith("a recording runs, and torch was imported before")
-    assert words[1].startswith("this process uses a GPU already")
-    assert all("hint: " in word for word in words)
+    [word] = words
+    assert word.startswith("this process uses a GPU already")
+    assert "hint: " in word
     assert not is_available
+
+
+DURING = """
+import json
+import torch, floodmark
+
+def work():
+    model = torch.nn.Linear(1 << 10, 1 << 10).cuda()
+    model(torch.ones(4, 1 << 10, device="cuda")).sum().backward()
+
+with floodmark.trace("host.flood") as recording:
+    if {fake_first}:
+        with floodmark.estimate(engine="fake"):
+            work()
+    kept = torch.zeros(1 << 10)
+    with floodmark.phantom("h200"):
+        work()
+cuda = recording.trace.summary()["devices"][1]
+names = [row["category"] for row in recording.peak("cuda:0").by_category()]
+counted = torch.cuda.max_memory_allocated()
+print(json.dumps([cuda["peak"], counted, cuda["name"], sorted(names), torch.cuda.is_available()]))
+"""
+
+
+@pytest.mark.parametrize("fake_first", [False, True])
+def test_a_gpu_is_simulated_while_a_recording_runs(tmp_path: Path, fake_first: bool) -> None:
+    peak, counted, name, names, is_available = run(tmp_path, DURING.format(fake_first=fake_first))
+    assert peak == counted > 4 << 20
+    assert "H200" in name
+    assert "workspace" in names
+    assert is_available
 
 
 AROUND = """
