@@ -35,4 +35,7 @@ class AllocatorSettings(Change):
             # It has read the variable already: in a fork of a warm process.
             torch_private.set_allocator_settings(torch, os.environ[variable])
         self.target = "the caching allocator"
-        self.patch = f"export {variable}={os.environ[variable]}  # in the shell, before Python\n"
+        self.patch = (
+            "# at the top of the program, before `import torch`\n"
+            f"import os\nos.environ[{variable!r}] = {os.environ[variable]!r}\n".replace("'", '"')
+        )

@@ -8,14 +8,12 @@ of traces.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import sys
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from floodmark.changes.pasted_code import with_import
 from floodmark.recording.undoable import Undoable
 from floodmark.recording.window_options import say
 
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
 
 #: What a change does to the results: nothing, another order of sums, or another precision.
 Numerics = Literal["same", "rounding", "changed"]
-
-_OWN_FOLDER = str(Path(__file__).parents[1])
 
 
 class NotAChangeError(ValueError):
@@ -94,7 +90,7 @@ class Change(Undoable):
             "reason": "" if is_applied else self.reason or self.nothing_found(),
             "slows": self.slows,
             "numerics": self.numerics,
-            "patch": self.patch if is_applied else "",
+            "patch": with_import(self.patch) if is_applied else "",
             "blocks": self.blocks,
             "host_bytes": self.host_bytes,
         }
@@ -102,24 +98,6 @@ class Change(Undoable):
     def nothing_found(self) -> str:
         """Why nothing was changed, where nothing that it suits was seen."""
         return "no module was called that is trained"
-
-
-def callers() -> Iterator[FrameType]:
-    """The frames of the program that led here, the innermost first."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(_OWN_FOLDER):
-            yield frame
-        frame = frame.f_back
-
-
-def calling_line(library: str) -> str:
-    """The innermost line outside a library, as `train.py:31`; empty where there is none."""
-    for frame in callers():
-        name = str(frame.f_globals.get("__name__", ""))
-        if name.partition(".")[0] != library:
-            return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
-    return ""
 
 
 def defined_by(code: str, name: str) -> Any:
@@ -133,17 +111,6 @@ def defined_by(code: str, name: str) -> Any:
     names: dict[str, Any] = {"torch": torch}
     exec(compile(code, f"<{name}>", "exec"), names)
     return names[name]
-
-
-def name_of(value: object, frame: FrameType | None, otherwise: str) -> str:
-    """The name of the variable that holds a value, in the frames from `frame` on."""
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(_OWN_FOLDER):
-            for name, held in list(frame.f_locals.items()):
-                if held is value and name.isidentifier() and name not in ("self", "module"):
-                    return name
-        frame = frame.f_back
-    return otherwise
 
 
 def is_installed(library: str) -> bool:

@@ -11,7 +11,8 @@ from functools import partial, wraps
 from types import FrameType
 from typing import Any
 
-from floodmark.changes.change import Change, NotAChangeError, name_of
+from floodmark.changes.change import Change, NotAChangeError
+from floodmark.changes.pasted_code import before_training, model_name
 from floodmark.changes.repeated_blocks import RepeatedBlocks, indexed, joined, repeated_blocks
 
 #: What selective checkpointing keeps: the operators that take long to compute again.
@@ -59,7 +60,8 @@ class Checkpointing(Change):
         if count == 0:
             self.reason = "no block is to be checkpointed"
             return
-        self._apply(root, name_of(root, frame, "model"), found, count)
+        self._apply(root, model_name(root, frame), found, count)
+        self.patch = before_training(frame) + self.patch
 
     def _apply(self, root: Any, name: str, found: RepeatedBlocks, count: int) -> None:
         owner = None if self.argument == _SELECTIVE else _owner_of_method(root, found)

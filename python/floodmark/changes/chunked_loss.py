@@ -46,7 +46,27 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 """
 
 _USE = """
-loss = ChunkedCrossEntropy.apply({call})  # instead of `F.cross_entropy`
+def chunked_cross_entropy(input, target, *args, **kwargs):
+    options = {{name: value for name, value in kwargs.items() if value is not None}}
+    reduction = options.get("reduction", "mean")
+    is_simple = (
+        not args
+        and options.keys() <= {{"ignore_index", "label_smoothing", "reduction"}}
+        and reduction in ("mean", "sum")
+        and input.dim() == 2
+        and input.numel() >= {least}
+        and input.requires_grad
+        and not target.is_floating_point()
+    )
+    if not is_simple:
+        return whole_cross_entropy(input, target, *args, **kwargs)
+    ignored, smoothing = options.get("ignore_index", -100), options.get("label_smoothing", 0.0)
+    return ChunkedCrossEntropy.apply(
+        input, target, ignored, smoothing, reduction == "mean", {chunks}
+    )
+
+whole_cross_entropy = torch.nn.functional.cross_entropy
+torch.nn.functional.cross_entropy = chunked_cross_entropy
 """
 
 
@@ -100,7 +120,7 @@ class ChunkedLoss(Change):
                     reduction,
                     label_smoothing,
                 )
-            self._applied(input, ignore_index, label_smoothing, reduction)
+            self._applied(input)
             is_mean = reduction == "mean"
             return chunked.apply(
                 input, target, ignore_index, label_smoothing, is_mean, int(self.argument)
@@ -108,13 +128,12 @@ class ChunkedLoss(Change):
 
         self.replace(functional, "cross_entropy", cross_entropy)
 
-    def _applied(self, logits: Any, ignored: int, smoothing: float, reduction: str) -> None:
+    def _applied(self, logits: Any) -> None:
         rows, classes = logits.shape
         kind = str(logits.dtype).removeprefix("torch.")
         self.target = f"{rows} × {classes} logits in {kind}"
-        is_mean = reduction == "mean"
-        call = f"logits, target, {ignored}, {smoothing}, {is_mean}, {self.argument}"
-        self.patch = _PATCH + _USE.format(call=call)
+        use = _USE.format(least=_LEAST_NUMBER, chunks=self.argument)
+        self.patch = "# before the first step\n" + _PATCH + use
 
     def nothing_found(self) -> str:
         return "no `cross_entropy` of a million logits or more was computed"

@@ -12,7 +12,8 @@ from types import FrameType
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.changes.change import Change, is_installed, name_of
+from floodmark.changes.change import Change, is_installed
+from floodmark.changes.pasted_code import before_training, model_name
 from floodmark.recording import gpu_account
 
 _COMPILERS = ("cc", "gcc", "clang")
@@ -39,7 +40,7 @@ class Compilation(Change):
         root.compile()
         self.on_exit(lambda: torch_private.forget_compiled_call(root))
         self.target = f"`{type(root).__name__}`"
-        self.patch = f"{name_of(root, frame, 'model')}.compile()  # before its first call\n"
+        self.patch = f"{before_training(frame)}{model_name(root, frame)}.compile()\n"
 
 
 def _what_is_missing(root: Any) -> str:

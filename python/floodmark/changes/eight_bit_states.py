@@ -12,10 +12,13 @@ import inspect
 from functools import wraps
 from typing import Any
 
-from floodmark.changes.change import Change, NotAChangeError, calling_line, is_installed
+from floodmark.changes.change import Change, NotAChangeError, is_installed
+from floodmark.changes.pasted_code import callers, current_trainer, trainer_name
 
 #: The libraries, and the module of each that has the optimizers.
 _MODULES = {"bitsandbytes": "bitsandbytes.optim", "torchao": "torchao.optim"}
+#: What the `Trainer` of transformers calls their optimizers.
+_TRAINER_NAMES = {"bitsandbytes": "adamw_bnb_8bit", "torchao": "adamw_torch_8bit"}
 #: What all of them take.
 _TAKEN = ("params", "lr", "betas", "eps", "weight_decay")
 #: What may be left out: how torch updates, not what.
@@ -72,10 +75,7 @@ class EightBitStates(Change):
         optimizer.__class__ = replacement
         replacement.__init__(optimizer, **taken)
         self.target = f"`{kind.__name__}`, by {module.partition('.')[0]}"
-        line = calling_line("torch")
-        comment = f"  # instead of `torch.optim.{kind.__name__}`{f', {line}' if line else ''}"
-        name = replacement.__name__
-        self.patch = f"from {module} import {name}\n\n{name}(…){comment}\n"
+        self.patch = _patch(module, kind.__name__, replacement.__name__)
         return True
 
     def _class_like(self, name: str) -> tuple[str, Any] | None:
@@ -93,3 +93,16 @@ class EightBitStates(Change):
 
     def nothing_found(self) -> str:
         return "the program makes no `Adam` or `AdamW` of `torch.optim`"
+
+
+def _patch(module: str, kind: str, replacement: str) -> str:
+    trainer = current_trainer()
+    if trainer is not None:
+        name = trainer_name(trainer, next(callers(), None))
+        optim = _TRAINER_NAMES[module.partition(".")[0]]
+        return f'# before `{name}.train()`\n{name}.args.optim = "{optim}"\n'
+    return (
+        "# before the optimizer is made\n"
+        f"from {module} import {replacement}\n"
+        f"torch.optim.{kind} = {replacement}\n"
+    )

@@ -12,6 +12,7 @@ from typing import Any
 from floodmark import torch_private
 from floodmark.changes.change import Change, defined_by
 from floodmark.changes.optimizers import has_closure, updates_one_by_one, watch_steps
+from floodmark.changes.pasted_code import for_optimizer
 
 OFFLOADED_STATES = """\
 class OffloadedStates:
@@ -74,9 +75,7 @@ class OneByOne(OffloadedStates):
         self.gradients.clear()
 """
 
-_USE = """
-OneByOne().attach(optimizer)  # after the optimizer is made
-"""
+_USE = "OneByOne().attach(optimizer)\n"
 
 
 def states_on_host() -> Any:
@@ -120,7 +119,9 @@ class OffloadedStates(Change):
         self.host_bytes += sum(copy.nbytes for copy in copies)
         if copies:
             self.target = f"{len(copies)} states of `{type(optimizer).__name__}`"
-            self.patch = OFFLOADED_STATES + _ONE_BY_ONE + _USE
+            self.patch = self.patch or for_optimizer(
+                optimizer, OFFLOADED_STATES + _ONE_BY_ONE + "\n", _USE, callback="OffloadStates"
+            )
         else:
             self.reason = f"`{type(optimizer).__name__}` has no large states on the GPU"
 

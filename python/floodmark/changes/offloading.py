@@ -14,7 +14,8 @@ from types import FrameType
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.changes.change import Change, NotAChangeError, defined_by, name_of
+from floodmark.changes.change import Change, NotAChangeError, defined_by
+from floodmark.changes.pasted_code import before_training, model_name
 
 _IN_ORDER = """\
 class OffloadActivations(torch.autograd.graph.saved_tensors_hooks):
@@ -103,8 +104,15 @@ class OffloadActivations(torch.autograd.graph.saved_tensors_hooks):
 """
 
 _USE = """
-with OffloadActivations({model}):  # around the forward pass
-    ...
+def offloaded(forward, model):
+    @functools.wraps(forward)
+    def offloading(*args, **kwargs):
+        with OffloadActivations(model):
+            return forward(*args, **kwargs)
+
+    return offloading
+
+{model}.forward = offloaded({model}.forward, {model})
 """
 
 _CODES = {"": _IN_ORDER, "async": _ASYNC}
@@ -129,8 +137,9 @@ class Offloading(Change):
             self.give_up("parameters are sharded, and would be copied with the activations")
             return
         self.target = self.target or f"`{type(root).__name__}`"
-        use = _USE.format(model=name_of(root, frame, "model"))
-        self.patch = self.patch or _CODES[self.argument] + use
+        use = _USE.format(model=model_name(root, frame))
+        code = before_training(frame) + "import functools\n" + _CODES[self.argument] + use
+        self.patch = self.patch or code
 
     def around(self, root: Any) -> AbstractContextManager[Any] | None:
         if not self.target:

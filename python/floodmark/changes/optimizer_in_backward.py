@@ -25,6 +25,7 @@ from floodmark.changes.optimizers import (
     updates_one_by_one,
     watch_steps,
 )
+from floodmark.changes.pasted_code import for_optimizer
 
 _UPDATE_ONE = """\
 def update_one(optimizer, group, parameter):
@@ -49,21 +50,22 @@ def step_in_backward(optimizer, update_one):
                 parameter.register_post_accumulate_grad_hook(updates(group))
 """
 
-_USE = """
-# after the optimizer is made; `optimizer.step()` then finds no gradients, and does nothing
+_USE = """\
+# `optimizer.step()` then finds no gradients, and does nothing
 step_in_backward(optimizer, update_one)
 """
 
-_USE_ON_HOST = """
-# after the optimizer is made; `optimizer.step()` then finds no gradients, and does nothing
+_USE_ON_HOST = """\
+# `optimizer.step()` then finds no gradients, and does nothing
 states = OffloadedStates()
 step_in_backward(optimizer, states.update_one)
 optimizer.register_step_post_hook(states.wait)
 """
 
+#: What is defined, and how it is used.
 _PATCHES = {
-    "": _UPDATE_ONE + _STEP_IN_BACKWARD + _USE,
-    "offload": OFFLOADED_STATES + _STEP_IN_BACKWARD + _USE_ON_HOST,
+    "": (_UPDATE_ONE + _STEP_IN_BACKWARD + "\n", _USE),
+    "offload": (OFFLOADED_STATES + _STEP_IN_BACKWARD + "\n", _USE_ON_HOST),
 }
 
 
@@ -140,7 +142,8 @@ class OptimizerInBackward(Change):
         if self._states is not None:
             self.on_exit(lambda: fetch_states(self._states, optimizer))
         self.target = f"`{type(optimizer).__name__}`"
-        self.patch = _PATCHES[self.argument]
+        definitions, use = _PATCHES[self.argument]
+        self.patch = for_optimizer(optimizer, definitions, use, callback="StepInBackward")
 
     def _gradient_completed(self, optimizer: Any, group: dict[str, Any], parameter: Any) -> None:
         if self.reason:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from floodmark.changes.change import Change, NotAChangeError, calling_line
+from floodmark.changes.change import Change, NotAChangeError
+from floodmark.changes.pasted_code import calling_line, for_optimizer
 
 #: Classes whose update of a parameter depends on that parameter alone.
 _ONE_BY_ONE = (
@@ -104,20 +105,24 @@ class _Constructors(Change):
         def changed(optimizer: Any, *args: Any, **kwargs: Any) -> None:
             # A subclass calls this too, with what it was given.
             if type(optimizer) is kind:
-                self._change(kind, kwargs)
+                self._change(optimizer, kind, kwargs)
             init(optimizer, *args, **kwargs)
 
         self.replace(kind, "__init__", changed)
 
-    def _change(self, kind: Any, kwargs: dict[str, Any]) -> None:
+    def _change(self, optimizer: Any, kind: Any, kwargs: dict[str, Any]) -> None:
         """Change the arguments of a constructor."""
         raise NotImplementedError
 
-    def _applied(self, kind: Any, code: str) -> None:
-        self.target = f"`{kind.__name__}`"
-        line = calling_line("torch")
-        comment = f"  # {line}" if line else ""
-        self.patch = f"torch.optim.{kind.__name__}(…, {code}){comment}\n"
+    def _applied(self, optimizer: Any, code: str, **options: bool) -> None:
+        """Say what was done; `code` is the argument where the optimizer is made."""
+        kind = type(optimizer).__name__
+        self.target = f"`{kind}`"
+        line = calling_line()
+        where = f" in {line}" if line else ""
+        set_all = "".join(f'    group["{name}"] = {value}\n' for name, value in options.items())
+        use = f"# or `{kind}(…, {code})`{where}\nfor group in optimizer.param_groups:\n{set_all}"
+        self.patch = for_optimizer(optimizer, "", use, callback=f"{self.name.title()}Optimizer")
 
     def nothing_found(self) -> str:
         return "the program makes no optimizer of `torch.optim` that has the option"
@@ -135,14 +140,14 @@ class Foreach(_Constructors):
         if self.argument != "off":
             raise NotAChangeError("`foreach` takes `off`")
 
-    def _change(self, kind: Any, kwargs: dict[str, Any]) -> None:
+    def _change(self, optimizer: Any, kind: Any, kwargs: dict[str, Any]) -> None:
         if kwargs.get("fused"):
             self.reason = f"`{kind.__name__}` is fused already, which needs no temporary copies"
         elif kwargs.get("foreach") is False:
             self.reason = f"`{kind.__name__}` has `foreach=False` already"
         else:
             kwargs["foreach"] = False
-            self._applied(kind, "foreach=False")
+            self._applied(optimizer, "foreach=False", foreach=False)
 
 
 class Fused(_Constructors):
@@ -152,13 +157,22 @@ class Fused(_Constructors):
     numerics = "rounding"
     _keyword = "fused"
 
-    def _change(self, kind: Any, kwargs: dict[str, Any]) -> None:
+    def _change(self, optimizer: Any, kind: Any, kwargs: dict[str, Any]) -> None:
         if kwargs.get("fused"):
             self.reason = f"`{kind.__name__}` is fused already"
             return
         kwargs["fused"] = True
         kwargs["foreach"] = False
-        self._applied(kind, "fused=True")
+        self._applied(optimizer, "fused=True", fused=True, foreach=False)
+
+
+_FREE = """\
+def free_gradients(optimizer, args, kwargs):
+    optimizer.zero_grad(set_to_none=True)
+
+"""
+
+_USE_FREE = "optimizer.register_step_post_hook(free_gradients)\n"
 
 
 class FreeGradients(Change):
@@ -191,7 +205,9 @@ class FreeGradients(Change):
             if id(optimizer) in self._zeroed or 0 in self._zeroed:
                 original(optimizer, set_to_none=True)
                 self.target = f"`{type(optimizer).__name__}`"
-                self.patch = "optimizer.zero_grad(set_to_none=True)  # after `optimizer.step()`\n"
+                self.patch = self.patch or for_optimizer(
+                    optimizer, _FREE, _USE_FREE, callback="FreeGradients"
+                )
 
         self.on_exit(optimizers.register_optimizer_step_post_hook(free).remove)
 

@@ -8,9 +8,22 @@ from types import FrameType
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.changes.change import Change, NotAChangeError, name_of
+from floodmark.changes.change import Change, NotAChangeError
+from floodmark.changes.pasted_code import before_training, model_name
 
 _TYPES = {"bf16": "bfloat16", "fp16": "float16"}
+
+_BF16_PATCH = """\
+def in_bf16(module, args, kwargs):
+    def cast(value):
+        is_float = torch.is_tensor(value) and value.dtype == torch.float32
+        return value.to(torch.bfloat16) if is_float else value
+
+    return tuple(map(cast, args)), {{name: cast(value) for name, value in kwargs.items()}}
+
+{model}.to(torch.bfloat16)
+{model}.register_forward_pre_hook(in_bf16, with_kwargs=True)
+"""
 
 
 class Autocast(Change):
@@ -36,11 +49,10 @@ class Autocast(Change):
             self.reason = "no parameter is in fp32"
             return
         self.target = f"`{type(root).__name__}`"
-        model = name_of(root, frame, "model")
+        forward = f"{model_name(root, frame)}.forward"
         self.patch = (
-            f'with torch.autocast("cuda", dtype=torch.{_TYPES[self.argument]}):'
-            f"  # around the call of `{model}`\n"
-            "    ...\n"
+            f"{before_training(frame)}{forward} = "
+            f'torch.autocast("cuda", dtype=torch.{_TYPES[self.argument]})({forward})\n'
         )
 
     def around(self, root: Any) -> AbstractContextManager[Any] | None:  # noqa: ARG002
@@ -70,11 +82,7 @@ class Bf16Parameters(Change):
         root.to(torch.bfloat16)
         self._cast_inputs(root)
         self.target = f"`{type(root).__name__}`"
-        model = name_of(root, frame, "model")
-        self.patch = (
-            f"{model}.to(torch.bfloat16)  # before the optimizer is made; "
-            "inputs that are floats get `.to(torch.bfloat16)` too\n"
-        )
+        self.patch = before_training(frame) + _BF16_PATCH.format(model=model_name(root, frame))
 
     def _cast_inputs(self, root: Any) -> None:
         torch = self._torch

@@ -17,7 +17,8 @@ from functools import wraps
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.changes.change import Change, NotAChangeError, name_of
+from floodmark.changes.change import Change, NotAChangeError
+from floodmark.changes.pasted_code import model_name
 from floodmark.changes.repeated_blocks import repeated_blocks
 
 _PATCH = """\
@@ -108,7 +109,7 @@ class Sharding(Change):
                 if one is not None and id(one) not in sharded:
                     # The program still has it in a list; its data is in the shards now.
                     one.data = one.data.new_empty(0)
-        model = name_of(root, sys._getframe(1), "model")
+        model = model_name(root, sys._getframe(1))
         loop = ""
         if found is not None:
             loop = f"for block in {found.expression(model)}:\n    fully_shard(block, mesh=mesh)\n"

@@ -41,9 +41,6 @@ for _ in range(3):
 
 OPTIMIZER = "optimizer = torch.optim.AdamW(model.parameters())\n"
 LOOP = "for _ in range(3):\n"
-CALL = "    logits = model(x)\n"
-LOSS = "    loss = F.cross_entropy(logits, target)\n"
-STEP = "    optimizer.step()\n"
 
 
 def before_optimizer(patch: str) -> str:
@@ -54,27 +51,8 @@ def after_optimizer(patch: str) -> str:
     return PROGRAM.replace(LOOP, patch + LOOP)
 
 
-def as_optimizer(patch: str) -> str:
-    """What makes the optimizer, with the parameters for `…`."""
-    made = patch.replace("(…", "(model.parameters()")
-    head, _, call = made.rstrip("\n").rpartition("\n")
-    return PROGRAM.replace(OPTIMIZER, f"{head}\noptimizer = {call}\n")
-
-
-def around_call(patch: str) -> str:
-    head, _, use = patch.rpartition("with ")
-    line = use.partition("\n")[0]
-    called = f"    with {line}\n    {CALL}"
-    return PROGRAM.replace(LOOP, head + LOOP).replace(CALL, called)
-
-
-def as_loss(patch: str) -> str:
-    head, _, use = patch.rpartition("loss = ")
-    return PROGRAM.replace(LOOP, head + LOOP).replace(LOSS, f"    loss = {use}")
-
-
-def after_step(patch: str) -> str:
-    return PROGRAM.replace(STEP, f"{STEP}    {patch}")
+def at_the_top(patch: str) -> str:
+    return patch + PROGRAM
 
 
 def estimate(programs, source, *words):
@@ -118,7 +96,7 @@ def test_updates_in_the_backward_pass_leave_neither_gradients_nor_states(program
 
 
 def test_activations_are_copied_on_a_stream_of_their_own(programs, unchanged):
-    report, peak = compare(programs, "offload-activations=async", around_call)
+    report, peak = compare(programs, "offload-activations=async", before_optimizer)
     assert (report["slows"], report["numerics"]) == (True, "same")
     assert report["host_bytes"] > 1000 * MIB
     assert peak < unchanged - 80 * MIB
@@ -135,15 +113,17 @@ def test_a_model_is_sharded_over_several_gpus(programs, unchanged):
 @pytest.mark.parametrize(
     ("change", "paste"),
     [
-        ("fused", as_optimizer),
-        ("foreach=off", as_optimizer),
-        ("free-gradients", after_step),
-        ("chunked-loss=8", as_loss),
+        ("fused", after_optimizer),
+        ("foreach=off", after_optimizer),
+        ("free-gradients", after_optimizer),
+        ("chunked-loss=8", before_optimizer),
         ("checkpoint=4", before_optimizer),
         ("checkpoint=selective", before_optimizer),
         ("optimizer-in-backward", after_optimizer),
-        ("offload-activations", around_call),
-        ("autocast=bf16", around_call),
+        ("offload-activations", before_optimizer),
+        ("autocast=bf16", before_optimizer),
+        ("bf16-parameters", before_optimizer),
+        ("allocator=expandable_segments:True", at_the_top),
     ],
 )
 def test_other_patches_have_the_peaks_of_their_changes(programs, change, paste):
@@ -164,7 +144,7 @@ def test_a_compiled_model_has_the_peak_of_its_patch(programs, unchanged):
     reason="neither `bitsandbytes` nor `torchao` is installed",
 )
 def test_optimizer_states_in_8_bits_have_the_peak_of_their_patch(programs, unchanged):
-    report, peak = compare(programs, "optimizer-states=8bit", as_optimizer)
+    report, peak = compare(programs, "optimizer-states=8bit", before_optimizer)
     assert report["numerics"] == "changed"
     assert unchanged - 73 * MIB < peak < unchanged - 70 * MIB
 
@@ -172,3 +152,53 @@ def test_optimizer_states_in_8_bits_have_the_peak_of_their_patch(programs, uncha
 def test_fake_tensors_are_not_compiled(programs):
     found = estimate(programs, PROGRAM, "--engine", "fake", "--with", "compile")
     assert found["changes"][0]["reason"].startswith("not simulated: fake tensors")
+
+
+#: The trainer makes the optimizer and computes the loss; the program does not import torch.
+WITH_TRAINER = """\
+import sys
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+tokens = list(range(64))
+data = [{"input_ids": tokens, "labels": tokens}] * 12
+config = GPT2Config(vocab_size=5000, n_positions=64, n_embd=128, n_layer=4, n_head=4)
+arguments = TrainingArguments(
+    "out", per_device_train_batch_size=4, max_steps=3, report_to=[], save_strategy="no",
+    optim="adamw_torch", dataloader_pin_memory=False, disable_tqdm=True,
+)
+mine = Trainer(GPT2LMHeadModel(config), arguments, train_dataset=data)
+mine.train()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change",
+    [
+        "fused",
+        "free-gradients",
+        "chunked-loss=8",
+        "checkpoint=2",
+        "offload-optimizer-states",
+        "autocast=bf16",
+        "bf16-parameters",
+    ],
+)
+def test_patches_for_a_trainer_go_before_its_training(programs, change):
+    programs.environment |= {"HF_HUB_OFFLINE": "1"}
+    changed = estimate(programs, WITH_TRAINER, "--with", change)
+    (report,) = changed["changes"]
+    assert report["target"], report["reason"]
+    patch = report["patch"]
+    pasted = estimate(programs, WITH_TRAINER.replace("mine.train()", patch + "mine.train()"))
+    peaks = [(found["peak_allocated"], found["peak_reserved"]) for found in (changed, pasted)]
+    assert peaks[0] == peaks[1]
+
+
+def test_a_patch_has_the_names_of_the_program(programs):
+    source = PROGRAM.replace("optimizer", "adam").replace("model", "network")
+    found = estimate(programs, source, "--with", "fused", "--with", "checkpoint=4")
+    fused, checkpointed = (one["patch"] for one in found["changes"])
+    assert "for group in adam.param_groups:" in fused
+    assert "in list(network)[:4]:" in checkpointed
+    assert "import torch\n" not in fused + checkpointed
