@@ -67,7 +67,9 @@ pub use diff::{
     Both, Diff, DiffDetail, DiffError, DiffRow, DiffSides, Limit, Peaks, Total, diff, diff_between,
 };
 pub use estimate::processes::{ProgramEnd, estimate_processes};
-pub use estimate::{DeviceEstimate, Estimate, Process, SharedGpu, Unknown, estimate};
+pub use estimate::{
+    DeviceEstimate, Estimate, Process, SharedGpu, StepPeaks, Unknown, WholeRun, estimate,
+};
 pub use index::TraceIndex;
 pub use index::growing_index::GrowingIndex;
 pub use index::moment_index::MomentIndex;

@@ -67,6 +67,11 @@ impl Change {
         None
     }
 
+    /// Whether it makes the GPU compute in bf16.
+    pub fn needs_bf16(&self) -> bool {
+        matches!(self, Self::Autocast(HalfPrecision::Bf16) | Self::Bf16Parameters)
+    }
+
     /// Whether all that it makes a step compute are operators of torch, which can be counted. Kernels that a compiler
     /// makes are none, and the time of collectives depends on what connects the GPUs.
     pub fn has_countable_steps(&self) -> bool {

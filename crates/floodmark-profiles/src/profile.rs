@@ -217,6 +217,11 @@ impl GpuProfile {
         Ok((major.into(), minor.into()))
     }
 
+    /// Whether it computes in bf16: GPUs from Ampere on do.
+    pub fn has_bf16(&self) -> bool {
+        self.compute_capability().is_ok_and(|(major, _)| major >= 8)
+    }
+
     fn check(&self) -> Result<(), GpuError> {
         let wrong = |field, why: &str| Err(GpuError::Wrong { field, why: why.to_owned() });
         self.compute_capability()?;

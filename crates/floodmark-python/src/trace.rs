@@ -8,7 +8,7 @@ use arrow_array::RecordBatchIterator;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use floodmark_analysis::{
     FrameChoice, LayerQuestion, LayerSource, Levels, ProgramEnd, Question, SimulationQuestion,
-    advise, category_peaks, diff, estimate, estimate_processes, leaks, oom, simulation,
+    WholeRun, advise, category_peaks, diff, estimate, estimate_processes, leaks, oom, simulation,
     tensor_lifetimes,
 };
 use floodmark_export::{Options as ExportOptions, report_columns, write_layers};
@@ -18,7 +18,7 @@ use floodmark_session::text::html::render_html;
 use floodmark_session::text::summary::render_summary;
 use floodmark_session::text::text_table::render;
 use floodmark_session::traces::{IndexedTrace, TraceView, ask_all, open_trace};
-use floodmark_trace::{Bytes, Device, PhantomEnd};
+use floodmark_trace::{Bytes, Device};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -136,24 +136,20 @@ impl Trace {
         answer.map(Estimate).map_err(from_ours)
     }
 
-    /// Says the same of a program that ran in several processes: this one and `others`; `cost` is JSON.
-    #[pyo3(signature = (others, *, ended, error, notes, cost=None))]
+    /// Says the same of several processes: this one and `others`. `end` is JSON; `rerun` had more memory.
     #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
     fn estimate_with(
         &self,
         py: Python<'_>,
         others: Vec<Bound<'_, Self>>,
-        ended: &str,
-        error: String,
-        notes: Vec<String>,
-        cost: Option<&str>,
+        end: &str,
+        rerun: Option<&Estimate>,
     ) -> PyResult<Estimate> {
-        let cost = cost.map(serde_json::from_str).transpose().map_err(wrong_argument)?;
+        let mut end: ProgramEnd = serde_json::from_str(end).map_err(wrong_argument)?;
+        end.whole_run = rerun.and_then(|found| WholeRun::from_estimate(&found.0));
         let others = others.iter().map(|other| &other.get().0);
         let all: Vec<&TraceView> = [&self.0].into_iter().chain(others).collect();
-        let ended: PhantomEnd = serde_json::from_value(ended.into()).map_err(wrong_argument)?;
-        let end = ProgramEnd { ended, error, cost };
-        let answer = py.detach(|| ask_all(&all, |traces| estimate_processes(traces, &end, notes)));
+        let answer = py.detach(|| ask_all(&all, |traces| estimate_processes(traces, &end)));
         answer.map(Estimate).map_err(from_ours)
     }
 

@@ -207,6 +207,28 @@ impl Losses {
         self.0.is_empty()
     }
 
+    /// Whether allocations may be missing, and with them a peak. What a salvaged file lacked was in its journal.
+    pub fn may_hide_a_peak(&self) -> bool {
+        let hides = |loss: &Loss| match loss {
+            Loss::Damaged { .. }
+            | Loss::MissingFrames(_)
+            | Loss::Unfinished
+            | Loss::LostInJournal(_)
+            | Loss::LedgerDamaged
+            | Loss::StoppedEarly { .. }
+            | Loss::TotalsDisagree(_)
+            | Loss::UnknownAllocations(_) => true,
+            Loss::Salvaged { .. }
+            | Loss::StillRunning { .. }
+            | Loss::StacksLeftOut(_)
+            | Loss::NamesLeftOut(_)
+            | Loss::ThreadsShareNumber(_)
+            | Loss::NotRecorded(_)
+            | Loss::Derived(_) => false,
+        };
+        self.0.iter().any(hides)
+    }
+
     /// How many events are known to be missing. There may be more: damage is counted in bytes.
     pub fn events(&self) -> u64 {
         let of = |loss: &Loss| match loss {

@@ -38,6 +38,7 @@ class Inherited(TypedDict):
     ops: bool
     quiet: bool
     changes: list[str]
+    files_to: str
 
 
 def pass_on(
@@ -48,6 +49,7 @@ def pass_on(
     ops: bool,
     quiet: bool,
     changes: list[str],
+    files_to: str,
 ) -> None:
     """Give this machine to every Python process that starts from here on."""
     inherited: Inherited = {
@@ -57,6 +59,7 @@ def pass_on(
         "ops": ops,
         "quiet": quiet,
         "changes": changes,
+        "files_to": files_to,
     }
     os.environ[VARIABLE] = json.dumps(inherited)
     paths = [STARTUP_FOLDER, os.environ.get("PYTHONPATH", "")]
@@ -90,11 +93,20 @@ def _begin(folder: Path, inherited: Inherited) -> None:
     steps, ops = inherited["steps"], inherited["ops"]
     recorder = Recorder(trace_path(folder), ops=ops).start()
     if recorder.failure:
+        _refuse(folder, recorder.failure)
         return
     rank, _, _ = rank_of_process()
     quiet = inherited["quiet"] or rank != 0
     apply_for_good(inherited["changes"])
-    Simulated(recorder, block, folder, steps=steps, quiet=quiet, ops=ops).begin()
+    Simulated(
+        recorder,
+        block,
+        folder,
+        steps=steps,
+        quiet=quiet,
+        ops=ops,
+        files_to=inherited["files_to"],
+    ).begin()
     block.__enter__()
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import shutil
 import socket
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from floodmark import _core
 from floodmark.changes import apply_for_good
@@ -23,6 +25,7 @@ from floodmark.estimate import (
     child_processes,
     import_log,
     process_traces,
+    program_files,
     quick_exit,
     supervisor,
 )
@@ -33,12 +36,22 @@ from floodmark.estimate.simulated_process import Simulated
 from floodmark.estimate.step_cost import StepMeasure, measured_in
 from floodmark.estimate.world import rank_hub
 from floodmark.estimate.world.launcher import launched_as
-from floodmark.recording.recorder import say
+from floodmark.recording.recorder import rank_of_process, say
 from floodmark.recording.run import Program, short_path
 from floodmark.reports.trace import Estimate
 
 #: How many operator calls are printed with `--ops`.
 _MOST_CALLS = 20
+
+#: The memory of a GPU on which everything fits.
+_ENOUGH_MEMORY = 1 << 40
+
+#: A program that is run again ends as soon as two steps in a row have the same peaks, and after so
+#: many at the latest.
+_MOST_STEPS_AGAIN = 8
+
+#: The first allocates the optimizer's states, the second has them, the third shows the same again.
+_STEPS_OF_CHILDREN = 3
 
 
 def estimate(plan: _core.EstimatePlan) -> int:
@@ -55,26 +68,130 @@ def estimate(plan: _core.EstimatePlan) -> int:
     program = Program.from_plan(plan.run, is_only_process=plan.machine.world is not None)
     if program is None:
         return 1
-    folder = _make_folder(process_traces.output_of(program.path, plan.run))
+    first = _Attempt(plan.machine, plan.steps, plan.until_steady, program)
+    child = _fork(plan, first)
+    if isinstance(child, int):
+        return child
+    ended = first.wait(child)
+    again = _second_attempt(plan, first, ended)
+    rerun = None
+    if again is not None:
+        child = _fork(plan, again, is_silent=True)
+        if isinstance(child, int):
+            return child
+        rerun = again.wait(child)
+    try:
+        return _answer(plan, first, ended, rerun)
+    finally:
+        for attempt in filter(None, (first, again)):
+            attempt.close()
+
+
+def _fork(
+    plan: _core.EstimatePlan, attempt: _Attempt, *, is_silent: bool = False
+) -> supervisor.Child | int:
+    """Run the program in a process of its own; there, its exit status comes back."""
     seat = None
     if plan.machine.rank is not None and plan.engine != "fake":
         seat = rank_hub.open_seats(plan.machine.rank)
         if seat.is_started:
-            return _run_other_rank(plan, program, seat)
+            return _run_other_rank(plan, attempt, seat)
     child = supervisor.fork()
-    if child is None:
+    if child is not None:
         if seat is not None:
-            seat.take()
-        return _run(plan, program, folder)
+            seat.close()
+        return child
+    if is_silent:
+        _be_silent()
     if seat is not None:
-        seat.close()
-    try:
-        return _answer(plan, program, folder, child)
-    finally:
-        if folder is not None:
-            # What a process that still runs has there stays.
+        seat.take()
+    return _run(plan, attempt)
+
+
+class _Attempt:
+    """A run of the program: on which machine, for how long, and where its traces go."""
+
+    def __init__(
+        self,
+        machine: _core.PhantomMachine,
+        steps: int | None,
+        until_steady: bool,
+        program: Program,
+    ) -> None:
+        self.machine = machine
+        self.steps = steps
+        self.until_steady = until_steady
+        self.program = program
+        #: Where child processes write.
+        self.folder = _make_folder(process_traces.output_of(program.path, program.plan))
+
+    @property
+    def steps_of_children(self) -> int | None:
+        """After how many steps child processes end: at the same, as one may wait for another."""
+        if self.steps is None or not self.until_steady:
+            return self.steps
+        return min(self.steps, _STEPS_OF_CHILDREN)
+
+    def wait(self, child: supervisor.Child) -> _Ended:
+        """Wait for the program, and read what it needed."""
+        status = child.wait()
+        traces = process_traces.Traces.open(self.program.path, self.folder, child.pid)
+        error = supervisor.error_of(status)
+        if traces is None:
+            return _Ended(status, None, None)
+        try:
+            return _Ended(status, traces, traces.estimate(error, measured_in(self.folder)))
+        except Exception as failure:
+            say(f"`{self.program.path}` was written, but there is no estimate: {failure}")
+            return _Ended(status, traces, None)
+
+    def close(self) -> None:
+        """Remove the folder; what a process that still runs has there stays."""
+        if self.folder is not None:
             with contextlib.suppress(OSError):
-                folder.rmdir()
+                self.folder.rmdir()
+
+
+class _Ended(NamedTuple):
+    """How a run ended: its status, its traces if it began, and what it needed if that is known."""
+
+    status: int
+    traces: process_traces.Traces | None
+    found: Estimate | None
+
+
+def _second_attempt(plan: _core.EstimatePlan, first: _Attempt, ended: _Ended) -> _Attempt | None:
+    """The program with enough memory, where it ran out and can be run again."""
+    is_one_of_many = plan.machine.world is None and (rank_of_process()[1] or 1) > 1
+    reads_stdin = plan.run.script is not None and os.fspath(plan.run.script) == "-"
+    if ended.found is None or ended.found.fits is not False or not plan.reruns:
+        return None
+    # The other ranks have ended, or wait for this one; standard input has been read.
+    if is_one_of_many or reads_stdin or first.folder is None:
+        return None
+    if not plan.run.quiet:
+        say("out of memory: running it again with enough, to see what it needs (`--no-rerun`)")
+    path = first.program.path
+    program = Program(plan.run, path.with_name(f"{first.folder.name}-rerun{path.suffix}"))
+    machine = _with_enough_memory(plan.machine)
+    if plan.steps is not None:
+        return _Attempt(machine, plan.steps, plan.until_steady, program)
+    return _Attempt(machine, _MOST_STEPS_AGAIN, True, program)
+
+
+def _with_enough_memory(machine: _core.PhantomMachine) -> _core.PhantomMachine:
+    """The same machine with GPUs on which everything fits."""
+    described = json.loads(machine.to_json())
+    described["profile"]["memory"] = _ENOUGH_MEMORY
+    return _core.PhantomMachine.from_json(json.dumps(described))
+
+
+def _be_silent() -> None:
+    """Print nothing: the program has said all of it before."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(null, descriptor)
+    os.close(null)
 
 
 def _make_folder(path: Path) -> Path | None:
@@ -86,9 +203,9 @@ def _make_folder(path: Path) -> Path | None:
         return None
 
 
-def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int:
+def _run(plan: _core.EstimatePlan, attempt: _Attempt) -> int:
     """Run the program; in the process that is its own."""
-    machine = plan.machine
+    machine, program, folder = attempt.machine, attempt.program, attempt.folder
     try:
         block = block_of(machine, plan.engine, say=say)
     except _core.PhantomError as error:
@@ -100,6 +217,7 @@ def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int
         memory = ", with fake tensors: memory follows from their shapes"
     say(f"{machine.name} is {gpus}{memory}, computed values are meaningless")
     import_log.begin("fake" if isinstance(block, FakeBlock) else "phantom", machine.to_json())
+    files_to = program_files.wanted()
     recorder = program.start(block if isinstance(block, FakeBlock) else None)
     if recorder is None:
         return 1
@@ -111,10 +229,11 @@ def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int
         child_processes.pass_on(
             machine,
             folder,
-            steps=plan.steps,
+            steps=attempt.steps_of_children,
             ops=plan.run.ops,
             quiet=plan.run.quiet,
             changes=plan.run.changes,
+            files_to=files_to,
         )
     counter = OperatorCounter() if plan.counts_operators else None
     measure = None
@@ -124,15 +243,17 @@ def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int
         recorder,
         block,
         folder,
-        steps=plan.steps,
+        steps=attempt.steps,
+        until_steady=attempt.until_steady,
         quiet=plan.run.quiet,
         ops=plan.run.ops,
+        files_to=files_to,
         counter=counter,
         measure=measure,
     ).begin()
     try:
         with block:
-            program.run()
+            attempt.program.run()
     except BaseException as error:
         block.end(error)
         if isinstance(error, SystemExit):
@@ -142,20 +263,20 @@ def _run(plan: _core.EstimatePlan, program: Program, folder: Path | None) -> int
     return 0
 
 
-def _run_other_rank(plan: _core.EstimatePlan, program: Program, seat: rank_hub.Seat) -> int:
+def _run_other_rank(plan: _core.EstimatePlan, attempt: _Attempt, seat: rank_hub.Seat) -> int:
     """Run the program as a rank that another one waits for. It is not recorded."""
     supervisor.end_with(os.getppid())
     silent = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(silent, stream)
     seat.take()
-    machine = plan.machine.as_rank(seat.rank)
+    machine = attempt.machine.as_rank(seat.rank)
     _set_ranks(machine)
     try:
         block = block_of(machine, plan.engine)
         apply_for_good(plan.run.changes)
         with block:
-            program.run()
+            attempt.program.run()
     except BaseException as error:
         seat.fail(f"{type(error).__name__}: {error}")
     os._exit(0)
@@ -186,25 +307,24 @@ def _give_up_stdout() -> None:
         os.dup2(2, 1)
 
 
-def _answer(
-    plan: _core.EstimatePlan, program: Program, folder: Path | None, child: supervisor.Child
-) -> int:
-    """Wait for the program, say what it needs, and leave as it did."""
-    status = child.wait()
-    traces = process_traces.Traces.open(program.path, folder, child.pid)
+def _answer(plan: _core.EstimatePlan, first: _Attempt, ended: _Ended, rerun: _Ended | None) -> int:
+    """Say what the program needs, and leave as it did."""
+    status, traces, found = ended
     if traces is None:
         # It has said what it could not begin with.
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        if first.folder is not None:
+            shutil.rmtree(first.folder, ignore_errors=True)
         return supervisor.end_like(status)
-    try:
-        found = traces.estimate(supervisor.error_of(status), measured_in(folder))
-        _print(found.to_json() + "\n" if plan.json else found.for_stdout())
-        if plan.run.ops and not plan.json and (highest := traces.highest()) is not None:
-            _print(f"\n{highest.peak().by_op_call(top=_MOST_CALLS)}")
-    except Exception as error:
-        say(f"`{program.path}` was written, but there is no estimate: {error}")
+    if found is None:
         return supervisor.end_like(status) or 1
+    if rerun is not None:
+        error = supervisor.error_of(status)
+        found = traces.estimate(error, measured_in(first.folder), rerun=rerun.found)
+        if rerun.traces is not None:
+            rerun.traces.remove()
+    _print(found.to_json() + "\n" if plan.json else found.for_stdout())
+    if plan.run.ops and not plan.json and (highest := traces.highest()) is not None:
+        _print(f"\n{highest.peak().by_op_call(top=_MOST_CALLS)}")
     output = traces.move_to_output(plan.run)
     if not plan.run.quiet:
         name = short_path(output)

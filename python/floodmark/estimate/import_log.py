@@ -141,11 +141,12 @@ def _is_installed(name: str) -> bool:
     origin = getattr(spec, "origin", None)
     if origin in ("built-in", "frozen"):
         return True
-    return isinstance(origin, str) and origin.startswith(_folders())
+    return isinstance(origin, str) and origin.startswith(installed_folders())
 
 
 @functools.lru_cache(maxsize=1)
-def _folders() -> tuple[str, ...]:
+def installed_folders() -> tuple[str, ...]:
+    """Where Python and installed packages lie, each with a slash at its end."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     folders = {sysconfig.get_path(name) for name in names}
     with contextlib.suppress(AttributeError):

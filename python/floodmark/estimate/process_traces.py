@@ -51,12 +51,17 @@ class Traces:
         self._main = main
         self._folder = folder
         self._notes: list[str] = []
+        self._misses_process = False
         self._running: set[Path] = set()
         found = [] if folder is None else [self._child(path) for path in self._written(folder)]
         self._children = [child for child in found if child is not None and child.uses_gpu()]
         self._children.sort(key=lambda child: (child.rank is None, child.rank, child.pid))
+        if any(child.path in self._running for child in self._children):
+            self._misses_process = True
         if folder is not None:
-            self._notes += child_processes.refusals(folder)
+            refusals = child_processes.refusals(folder)
+            self._notes += refusals
+            self._misses_process |= bool(refusals)
 
     @classmethod
     def open(cls, path: Path, folder: Path | None, pid: int) -> Traces | None:
@@ -71,6 +76,7 @@ class Traces:
         except (OSError, _core.FloodmarkError) as error:
             why = str(error).splitlines()[0] if str(error) else repr(error)
             self._notes.append(f"Process {_pid_in(path)} is left out: {why}")
+            self._misses_process = True
             return None
 
     def _written(self, folder: Path) -> list[Path]:
@@ -86,20 +92,26 @@ class Traces:
             self._notes.append(f"Process {pid} still runs: what it will need is unknown")
         return paths
 
-    def estimate(self, error: str, cost: str | None = None) -> Estimate:
+    def estimate(
+        self, error: str, cost: str | None = None, *, rerun: Estimate | None = None
+    ) -> Estimate:
         """Whether all of it fits; `error` is what the first process ended with.
 
-        `cost` is what it measured after its recording had ended, as JSON.
+        `cost` is what it measured after its recording had ended, as JSON. `rerun` is of the same
+        program with more memory.
         """
         ended = self._main.trace.header["phantom"]["ended"]
+        notes = list(self._notes)
         if error and ended == "done":
-            self._notes.append(f"After its end the program was left with {error}")
+            notes.append(f"After its end the program was left with {error}")
         return self._main.trace.estimate_with(
             [child.trace for child in self._children],
             ended="failed" if error else "done",
             error=error,
-            notes=self._notes,
+            misses_process=self._misses_process,
+            notes=notes,
             cost=cost,
+            rerun=rerun,
         )
 
     def highest(self) -> Trace | None:
@@ -112,6 +124,12 @@ class Traces:
         traces = [each.trace for each in (self._main, *self._children)]
         highest = max(traces, key=peak)
         return highest if peak(highest) else None
+
+    def remove(self) -> None:
+        """Remove all of them."""
+        _remove(self._main.path)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def move_to_output(self, plan: _core.RunPlan) -> Path:
         """Put the traces that count where they stay, and remove the others; returns the output."""

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from floodmark import _core, torch_private
+from floodmark.estimate import program_files
 from floodmark.estimate.fake.block import FakeBlock
 from floodmark.estimate.operator_cost import OperatorCounter
 from floodmark.estimate.phantom.block import PhantomBlock
@@ -25,6 +26,9 @@ from floodmark.recording import header_facts
 from floodmark.recording.import_watch import ImportWatch
 from floodmark.recording.recorder import Recorder
 from floodmark.recording.steps import Progress, StepWatch
+
+#: For the recorder's writer, which needs a few milliseconds.
+_WAIT_MILLIS = 1000
 
 
 class Simulated:
@@ -37,8 +41,10 @@ class Simulated:
         folder: Path | None,
         *,
         steps: int | None,
+        until_steady: bool = False,
         quiet: bool,
         ops: bool = False,
+        files_to: str = "",
         counter: OperatorCounter | None = None,
         measure: StepMeasure | None = None,
     ) -> None:
@@ -48,11 +54,15 @@ class Simulated:
         self._pid = os.getpid()
         self._fork: Recorder | None = None
         self._ops = ops
+        self._files_to = files_to
         self._counter = counter
         self._measure = measure
         self._progress = Progress(self._peaks, quiet=quiet)
         goes_on = None if measure is None else self._goes_on
-        self._watch = StepWatch(steps, self._step_ended, self._end_by_steps, goes_on)
+        is_enough = self._has_steady_peaks if until_steady else None
+        self._watch = StepWatch(
+            steps, self._step_ended, self._end_by_steps, goes_on, is_enough=is_enough
+        )
 
     def begin(self) -> None:
         """Count steps, and see how the process ends."""
@@ -64,6 +74,8 @@ class Simulated:
 
     def finish(self) -> None:
         """Finish the trace of this process."""
+        if self._files_to and (os.getpid() == self._pid or self._fork is not None):
+            program_files.write(self._files_to)
         if os.getpid() != self._pid:
             if self._fork is not None:
                 self._fork.stop()
@@ -89,6 +101,17 @@ class Simulated:
 
     def _peaks(self, wait_millis: int) -> list[tuple[str, int]]:
         return (self._fork or self._recorder).peaks(wait_millis)
+
+    def _has_steady_peaks(self) -> bool:
+        """Whether the last two steps had the same peaks on every GPU."""
+        recorder = self._fork or self._recorder
+        peaks: dict[int, dict[str, tuple[int, int]]] = {}
+        for row in recorder.ended_steps(0, _WAIT_MILLIS):
+            if row["device"] != "cpu":
+                of_step = peaks.setdefault(row["step"], {})
+                of_step[row["device"]] = (row["peak"], row["reserved_peak"])
+        *_, before, last = [None, None, *(peaks[step] for step in sorted(peaks))]
+        return last is not None and last == before
 
     def _note_rank(self) -> None:
         """A rank that no variable has: `init_process_group(rank=…)`."""

@@ -54,7 +54,7 @@ class Program:
     """A program that can be begun, and its recorder."""
 
     def __init__(self, plan: _core.RunPlan, path: Path) -> None:
-        self._plan = plan
+        self.plan = plan
         self.path = path.absolute()
 
     @classmethod
@@ -70,7 +70,7 @@ class Program:
 
     def start(self, fake_gpu: FakeGpuAccount | None = None) -> Recorder | None:
         """Begin to record; None where that could not be done."""
-        plan = self._plan
+        plan = self.plan
         recorder = Recorder(
             self.path,
             devices=plan.devices,
@@ -88,7 +88,7 @@ class Program:
 
     def run(self) -> None:
         """Run it; what it raises is raised."""
-        run_in_place(self._plan)
+        run_in_place(self.plan)
 
 
 def short_path(path: Path) -> str:

@@ -4,7 +4,8 @@ A step is what the program says (`floodmark.step`), otherwise a step of an optim
 program has no optimizer, `--steps` counts backward passes.
 
 Sees: torch's global optimizer hooks, backward passes. Talks to: its listeners, and the
-recorder, which marks a step for each counted pass.
+recorder, which marks a step for each counted pass, and for each step of an optimizer where the
+peaks of steps are compared.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class StepWatch:
         on_step: Callable[[ModuleType, int], None],
         tell_end: Callable[[], None] | None = None,
         goes_on: Callable[[], bool] | None = None,
+        *,
+        is_enough: Callable[[], bool] | None = None,
     ) -> None:
         self._limit = limit
         self._on_step = on_step
@@ -61,6 +64,9 @@ class StepWatch:
         #: Asked at the end of each step from the last one that is wanted on.
         self._goes_on = goes_on
         self._is_going_on = False
+        #: Asked at the end of each step before the limit.
+        self._is_enough = is_enough
+        self._had_enough = False
         self._torch: ModuleType | None = None
         self._running = _core.RunningSteps()
         self._handles: list[Any] = []
@@ -102,6 +108,9 @@ class StepWatch:
     def _after(self, *_: object) -> None:
         self._running.end(1)
         if self._running.depth == 0:
+            if self._is_enough is not None and not self._ended["said"]:
+                # The recorder adds up the steps that are marked.
+                _core.step()
             self._end_step("optimizer")
             self._end_if_enough()
 
@@ -141,9 +150,12 @@ class StepWatch:
         if self._torch is not None and kind == self._kind:
             with OwnErrors():
                 self._on_step(self._torch, self.count)
+            if self._is_enough is not None and not self._had_enough:
+                with OwnErrors():
+                    self._had_enough = self._is_enough()
 
     def _end_if_enough(self) -> None:
-        if self._limit is None or self.count < self._limit:
+        if self._limit is None or (self.count < self._limit and not self._had_enough):
             return
         # A pass is not a whole step: what follows it could not be told apart.
         if self._goes_on is not None and self._kind != "pass" and not self.has_ended:

@@ -60,7 +60,10 @@ CauseKind = Literal["logits", "block_activations", "activations", "parameters", 
 AdviceKind = Literal["allocator_settings", "leak", "idle", "stale_gradients", "optimizer_temporaries", "checkpointing", "logits"]
 
 # Why the answer is unknown.
-Unknown = Literal["failed", "no_end", "nothing_allocated", "shared_gpu"]
+Unknown = Literal["failed", "no_end", "incomplete", "nothing_allocated", "shared_gpu"]
+
+# How the peaks of the last two steps of a program that was stopped compare.
+StepPeaks = Literal["equal", "differ", "grow"]
 
 # What a step waits for.
 StepLimit = Literal["gpu", "host"]
@@ -1390,6 +1393,12 @@ class Estimate(TypedDict):
     """How many ranks there are."""
     steps: int
     """How many steps ended."""
+    step_peaks: StepPeaks | None
+    """Whether the last steps had the same peak; null where the program ended by itself, or made
+    too few steps: the first allocates what the second has from the start."""
+    whole_run: WholeRun | None
+    """What the whole program needs, run again with more memory; null where every allocation
+    succeeded, or it was not run again."""
     peak_allocated: Bytes
     """The most that torch had allocated, of all devices."""
     peak_reserved: Bytes
@@ -1412,6 +1421,23 @@ class Estimate(TypedDict):
     """What is assumed or left out."""
     losses: Losses
     """What the recording misses."""
+
+
+class WholeRun(TypedDict):
+    """A program that ran out of memory, run again on simulated GPUs with more of it."""
+
+    needed: Bytes
+    """What it needs of the device that needs most."""
+    peak_allocated: Bytes
+    """The most that torch had allocated, of all devices."""
+    peak_reserved: Bytes
+    """The most that torch had reserved, of all devices."""
+    steps: int
+    """How many steps ended."""
+    ended: PhantomEnd
+    """How the program ended."""
+    step_peaks: StepPeaks | None
+    """Whether its last steps had the same peak."""
 
 
 class DeviceEstimate(TypedDict):
@@ -1491,6 +1517,8 @@ class Fit(TypedDict):
     """The names of all values, in the order of `--vary`."""
     gpu: str
     """The name of the GPU profile."""
+    capacity: Bytes
+    """The memory of the GPU."""
     largest: int | None
     """The first of the best values; null when nothing fits."""
     best: list[int] | None
@@ -1541,8 +1569,18 @@ class Try(TypedDict):
     """The most that torch had reserved, of all devices."""
     needed: Bytes
     """What it needs with the CUDA context; a lower bound when it does not fit."""
+    steps: int
+    """How many steps ended."""
+    ended: PhantomEnd
+    """How the program ended."""
+    step_peaks: StepPeaks | None
+    """Whether its last steps had the same peak; null where it ended by itself, or made too few
+    steps."""
     seconds: float
     """How long the try took."""
+    from_earlier_run: int | None
+    """When it ran, where the answer is from an earlier run: seconds since 1970; null where it
+    ran now."""
 
 
 class Plan(TypedDict):
@@ -1597,11 +1635,25 @@ class PlanTry(TypedDict):
     peak_allocated: Bytes
     """The most that torch had allocated."""
     peak_reserved: Bytes
-    """The most that torch had reserved, where memory is plenty."""
+    """The most that torch had reserved: where memory is plenty, or on the GPU itself where it
+    fits there alone."""
     needed: Bytes
-    """What it needs with the CUDA context, where memory is plenty."""
+    """What it needs with the CUDA context, likewise."""
     fits: bool
     """Whether it fits."""
+    frees_cached_blocks: bool
+    """Whether it fits because torch frees cached blocks, which it would keep where memory is
+    plenty."""
+    steps: int
+    """How many steps ended."""
+    ended: PhantomEnd
+    """How the program ended."""
+    step_peaks: StepPeaks | None
+    """Whether its last steps had the same peak; null where it ended by itself, or made too few
+    steps."""
+    from_earlier_run: int | None
+    """When it ran, where the answer is from an earlier run: seconds since 1970; null where it
+    ran now."""
     slows: bool
     """Whether a change may slow it down."""
     numerics: Numerics

@@ -458,18 +458,28 @@ class Trace:
         *,
         ended: str,
         error: str,
+        misses_process: bool,
         notes: Sequence[str],
         cost: str | None = None,
+        rerun: Estimate | None = None,
     ) -> Estimate:
         """The same for a program of several processes, of which this is the first.
 
-        `ended` and `error` count where this trace has no end; `notes` are for the answer. `cost` is
-        the JSON of a `StepCost` that was measured after the recording.
+        `ended` and `error` count where this trace has no end; `notes` are for the answer. Where a
+        process has no whole trace, the answer is unknown. `cost` is the JSON of a `StepCost` that
+        was measured after the recording; `rerun` is of the same program with more memory.
         """
+        end = {
+            "ended": ended,
+            "error": error,
+            "misses_process": misses_process,
+            "cost": None if cost is None else json.loads(cost),
+            "notes": list(notes),
+        }
         cores = [other._core for other in others]
-        return Estimate(
-            self._core.estimate_with(cores, ended=ended, error=error, notes=list(notes), cost=cost)
-        )
+        again = None if rerun is None else rerun._estimate
+        found = self._core.estimate_with(cores, json.dumps(end), again)
+        return Estimate(found)
 
     def export(
         self,

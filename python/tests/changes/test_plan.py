@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 
 import pytest
@@ -121,6 +123,21 @@ def test_a_change_that_does_not_exist_is_an_error_of_the_user(training):
     assert "there is no change `chekpoint`" in done.stderr
 
 
+def pasted(patch):
+    """The program with each part of a patch where it says that it goes."""
+    top, before, after = [], [], []
+    for part in re.split(r"\n(?=# [a-z0-9-]+(?:=\S+)?: )", patch):
+        place = part.splitlines()[1]
+        if place.startswith("# at the top of the program"):
+            top.append(part)
+        else:
+            (after if place == "# after the optimizer is made" else before).append(part)
+    source = textwrap.dedent(TRAINING)
+    optimizer = "optimizer = torch.optim.AdamW(model.parameters())\n"
+    source = source.replace(optimizer, "".join(before) + optimizer + "".join(after))
+    return "".join(top) + source
+
+
 @pytest.mark.slow
 def test_a_plan_fits_and_its_patch_does_the_same(training):
     needed = estimate(training, "train.py")["devices"][0]["needed"]
@@ -139,22 +156,8 @@ def test_a_plan_fits_and_its_patch_does_the_same(training):
     assert again.returncode == 0, again.stderr
     assert again.stdout.startswith("Fits with ")
     assert "activations of 6 blocks" in again.stdout
-    patched = TRAINING.replace("    optimizer = torch", "    PATCH\n    optimizer = torch")
-    # A line for the shell, and one with a place to fill in, are no code to paste.
-    lines = [
-        line
-        for line in found["patch"].splitlines()
-        if "…" not in line and not line.startswith("export ")
-    ]
-    patch = "\n".join("    " + line for line in lines)
-    training.write(patched.replace("    PATCH", patch), "patched.py")
-    by_other_means = [
-        change
-        for change in found["plan"]["changes"]
-        if change == "fused" or change.startswith("allocator=")
-    ]
-    words = [word for change in by_other_means for word in ("--with", change)]
-    by_hand = estimate(training, *words, "patched.py")
+    training.write(pasted(found["patch"]), "patched.py")
+    by_hand = estimate(training, "patched.py")
     assert by_hand["peak_allocated"] == pytest.approx(found["plan"]["peak_allocated"], rel=0.02)
 
 
@@ -340,3 +343,16 @@ def test_a_plan_is_kept_with_the_recording_of_the_unchanged_program(training):
         wrong = training.floodmark("plan", *words, "train.py")
         assert wrong.returncode == 1
         assert "hint: " in wrong.stderr
+
+
+@pytest.mark.slow
+def test_a_gpu_without_bf16_gets_no_plan_with_it(training):
+    # What nothing is enough for: every change is tried.
+    done, found = plan(training, "--gpu", "t4", "--memory", "400MiB", "train.py")
+    assert done.returncode == 1
+    left_out = {one["changes"]: one["reason"] for one in found["left_out"]}
+    reason = "Tesla T4 (compute capability 7.5) has no bf16"
+    assert left_out["autocast=bf16"] == left_out["bf16-parameters"] == reason
+    assert not any("bf16" in change for one in found["tries"] for change in one["changes"])
+    # A try that fits needs no more than the GPU has, to the byte.
+    assert all(one["needed"] <= found["capacity"] for one in found["tries"] if one["fits"])

@@ -1842,12 +1842,22 @@ export type PlanTry = {
   targets: string[];
   /** The most that torch had allocated. */
   peak_allocated: Bytes;
-  /** The most that torch had reserved, where memory is plenty. */
+  /** The most that torch had reserved: where memory is plenty, or on the GPU itself where it fits there alone. */
   peak_reserved: Bytes;
-  /** What it needs with the CUDA context, where memory is plenty. */
+  /** What it needs with the CUDA context, likewise. */
   needed: Bytes;
   /** Whether it fits. */
   fits: boolean;
+  /** Whether it fits because torch frees cached blocks, which it would keep where memory is plenty. */
+  frees_cached_blocks: boolean;
+  /** How many steps ended. */
+  steps: number;
+  /** How the program ended. */
+  ended: PhantomEnd;
+  /** Whether its last steps had the same peak; null where it ended by itself, or made too few steps. */
+  step_peaks: StepPeaks | null;
+  /** When it ran, where the answer is from an earlier run: seconds since 1970; null where it ran now. */
+  from_earlier_run: number | null;
   /** Whether a change may slow it down. */
   slows: boolean;
   /** What the changes do to the results. */
@@ -1869,6 +1879,9 @@ export type PlanTry = {
   /** Whether no other try needs less memory without more time, whatever becomes of the results: the points of the curve of memory against time. False where the time is unknown. */
   is_on_curve: boolean;
 };
+
+/** How the peaks of the last two steps of a program that was stopped compare. */
+export type StepPeaks = "equal" | "differ" | "grow";
 
 /** How long a step takes, estimated. */
 export type StepTime = {

@@ -1,6 +1,6 @@
 //! Whether a program fits on a GPU, from its recording on a simulated one.
 //!
-//! A program fits when every request was met. Without an allocation on the GPU the answer is unknown: there is
+//! A program fits when every request was met, and all of them were recorded. Without an allocation on the GPU the answer is unknown: there is
 //! nothing to judge. What it needs of a device is the peak of what was allocated from
 //! the driver, by torch or by others, and the context. Of a device that ran out only a lower bound is
 //! known: what was reserved when the request failed, and the segment that torch requested.
@@ -12,10 +12,11 @@ use floodmark_trace::{
     Subject, Trace, UnsupportedCall,
 };
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::advice::causes::Cause;
 use crate::advice::causes_at_peak;
+use crate::allocation::context::Context;
 use crate::allocator::oom::oom;
 use crate::allocator::simulation::{SimulationQuestion, simulation};
 use crate::moment::Moment;
@@ -23,7 +24,7 @@ use crate::moment::at::At;
 use crate::moment::summary::{DeviceSummary, summary};
 use crate::question_error::QuestionError;
 use crate::report::row::Row;
-use crate::report::{By, FORMAT, Question, report};
+use crate::report::{By, FORMAT, Question, by_step, report};
 
 /// What a program needs of a simulated GPU, and whether it fits.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -52,6 +53,11 @@ pub struct Estimate {
     pub world_size: Option<u32>,
     /// How many steps ended.
     pub steps: u32,
+    /// Whether the last steps had the same peak; null where the program ended by itself, or made too few
+    /// steps: the first allocates what the second has from the start.
+    pub step_peaks: Option<StepPeaks>,
+    /// What the whole program needs, run again with more memory; null where every allocation succeeded, or it was not run again.
+    pub whole_run: Option<WholeRun>,
     /// The most that torch had allocated, of all devices.
     pub peak_allocated: Bytes,
     /// The most that torch had reserved, of all devices.
@@ -84,12 +90,63 @@ pub enum Unknown {
     Failed,
     /// The recording has no end.
     NoEnd,
+    /// The recording misses allocations, or a process of the program.
+    Incomplete,
     /// Nothing was allocated on a GPU.
     NothingAllocated,
     /// Processes share a GPU and together may need more than it has.
     SharedGpu,
     /// The program had blocks of fake tensors, which allocate nothing on this GPU.
     FakeTensors,
+}
+
+/// How the peaks of the last two steps of a program that was stopped compare.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum StepPeaks {
+    /// They are the same: further steps need no more, if they do the same.
+    Equal,
+    /// They differ.
+    Differ,
+    /// That of the last step is the highest of all.
+    Grow,
+}
+
+/// A program that ran out of memory, run again on simulated GPUs with more of it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct WholeRun {
+    /// What it needs of the device that needs most.
+    pub needed: Bytes,
+    /// The most that torch had allocated, of all devices.
+    pub peak_allocated: Bytes,
+    /// The most that torch had reserved, of all devices.
+    pub peak_reserved: Bytes,
+    /// How many steps ended.
+    pub steps: u32,
+    /// How the program ended.
+    pub ended: PhantomEnd,
+    /// Whether its last steps had the same peak.
+    pub step_peaks: Option<StepPeaks>,
+}
+
+impl WholeRun {
+    /// None where it is not known what the run needs, as of a program that takes a share of the memory that it finds.
+    pub fn from_estimate(found: &Estimate) -> Option<Self> {
+        let takes_share = |device: &DeviceEstimate| device.needed.0 > device.capacity.0 / 2;
+        if found.fits != Some(true) || found.devices.iter().any(takes_share) {
+            return None;
+        }
+        Some(Self {
+            needed: found.devices.iter().map(|device| device.needed).max()?,
+            peak_allocated: found.peak_allocated,
+            peak_reserved: found.peak_reserved,
+            steps: found.steps,
+            ended: found.ended,
+            step_peaks: found.step_peaks,
+        })
+    }
 }
 
 /// A process of a program.
@@ -164,7 +221,8 @@ pub fn estimate(trace: &Trace) -> Result<Estimate, QuestionError> {
         .collect::<Result<Vec<_>, QuestionError>>()?;
     let ran_out = phantom.ended == PhantomEnd::OutOfMemory
         || devices.iter().any(|device| device.failed.is_some());
-    let verdict = verdict(phantom.ended, ran_out, &devices, &[]);
+    let is_whole = !found.losses.may_hide_a_peak();
+    let verdict = verdict(phantom.ended, ran_out, is_whole, &devices, &[]);
     let (fits, unknown) = without_fake_tensors(verdict, phantom.has_fake_tensors);
     let highest = |of: fn(&DeviceEstimate) -> Bytes| devices.iter().map(of).max();
     Ok(Estimate {
@@ -180,6 +238,8 @@ pub fn estimate(trace: &Trace) -> Result<Estimate, QuestionError> {
         rank: trace.header.rank,
         world_size: trace.header.world_size,
         steps: found.steps,
+        step_peaks: step_peaks(trace, phantom.ended, &devices),
+        whole_run: None,
         peak_allocated: highest(|device| device.peak_allocated).unwrap_or_default(),
         peak_reserved: highest(|device| device.peak_reserved).unwrap_or_default(),
         processes: u32::from(!devices.is_empty()),
@@ -207,10 +267,31 @@ pub(crate) fn without_fake_tensors(
     }
 }
 
+/// How the last steps compare, on the device where they differ most.
+fn step_peaks(trace: &Trace, ended: PhantomEnd, devices: &[DeviceEstimate]) -> Option<StepPeaks> {
+    if ended != PhantomEnd::Steps {
+        return None;
+    }
+    let context = Context::new(trace);
+    let finished = context.finished_steps() as usize;
+    let of = |device: &DeviceEstimate| {
+        let steps = by_step::steps(trace, &context, device.device);
+        let [earlier @ .., before, last] = steps.get(..finished)? else { return None };
+        if last.peak == before.peak && last.reserved <= before.reserved {
+            return Some(StepPeaks::Equal);
+        }
+        let highest = earlier.iter().map(|step| step.peak).max()?.max(before.peak);
+        let grows = last.peak > highest || last.reserved > before.reserved;
+        Some(if grows { StepPeaks::Grow } else { StepPeaks::Differ })
+    };
+    devices.iter().filter_map(of).max()
+}
+
 /// Whether it fits, or why that is unknown.
 pub(crate) fn verdict(
     ended: PhantomEnd,
     ran_out: bool,
+    is_whole: bool,
     devices: &[DeviceEstimate],
     shared: &[SharedGpu],
 ) -> (Option<bool>, Option<Unknown>) {
@@ -218,11 +299,12 @@ pub(crate) fn verdict(
         _ if ran_out => return (Some(false), None),
         PhantomEnd::Failed | PhantomEnd::OutOfMemory => Unknown::Failed,
         PhantomEnd::Unknown => Unknown::NoEnd,
-        PhantomEnd::Done | PhantomEnd::Steps if devices.is_empty() => Unknown::NothingAllocated,
         // The run of a plan: the simulated GPU had more memory than the one that was planned for.
         _ if devices.iter().any(|device| device.needed > device.capacity) => {
             return (Some(false), None);
         }
+        _ if !is_whole => Unknown::Incomplete,
+        PhantomEnd::Done | PhantomEnd::Steps if devices.is_empty() => Unknown::NothingAllocated,
         PhantomEnd::Done | PhantomEnd::Steps => {
             if shared.iter().all(|gpu| gpu.needed <= gpu.capacity) {
                 return (Some(true), None);

@@ -9,30 +9,36 @@ use floodmark_trace::{
     AppliedChange, Bytes, Losses, PhantomEnd, PhantomRead, StepCost, Trace, UnsupportedCall,
 };
 
+use serde::Deserialize;
+
 use crate::estimate::{
-    DeviceEstimate, Estimate, Process, SharedGpu, Unknown, best_settings, estimate, verdict,
-    without_fake_tensors,
+    DeviceEstimate, Estimate, Process, SharedGpu, Unknown, WholeRun, best_settings, estimate,
+    verdict, without_fake_tensors,
 };
 use crate::question_error::QuestionError;
 
 /// How a program ended, as seen from outside.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
 pub struct ProgramEnd {
     /// How.
     pub ended: PhantomEnd,
     /// What it failed with; empty when it did not.
     pub error: String,
+    /// Whether a process that may have used a GPU has no trace that is whole.
+    pub misses_process: bool,
     /// What a step costs, measured after the recording had ended.
     pub cost: Option<StepCost>,
+    /// Sentences for the answer.
+    pub notes: Vec<String>,
+    /// The same program on GPUs with more memory, where it was run again.
+    #[serde(skip)]
+    pub whole_run: Option<WholeRun>,
 }
 
 /// Says whether a program fits. The first trace is that of the process that was started, whose `end` counts for
-/// the program where its trace has none; `notes` are sentences for the answer.
-pub fn estimate_processes(
-    traces: &[&Trace],
-    end: &ProgramEnd,
-    notes: Vec<String>,
-) -> Result<Estimate, QuestionError> {
+/// the program where its trace has none.
+pub fn estimate_processes(traces: &[&Trace], end: &ProgramEnd) -> Result<Estimate, QuestionError> {
     let mut found = Vec::new();
     for trace in traces {
         let header = &trace.header;
@@ -77,9 +83,11 @@ pub fn estimate_processes(
         whole.ended = PhantomEnd::OutOfMemory;
     }
     whole.shared = shared(&whole.devices);
-    let verdict = verdict(whole.ended, ran_out, &whole.devices, &whole.shared);
+    let is_whole = !end.misses_process && !whole.losses.may_hide_a_peak();
+    let verdict = verdict(whole.ended, ran_out, is_whole, &whole.devices, &whole.shared);
     (whole.fits, whole.unknown) = without_fake_tensors(verdict, has_fake_tensors);
-    whole.notes.extend(notes);
+    whole.whole_run = end.whole_run.clone().filter(|_| whole.fits == Some(false));
+    whole.notes.extend(end.notes.iter().cloned());
     Ok(whole)
 }
 
@@ -89,6 +97,7 @@ fn join(whole: &mut Estimate, other: Estimate) -> Vec<DeviceEstimate> {
         whole.ended = PhantomEnd::Steps;
     }
     whole.steps = whole.steps.max(other.steps);
+    whole.step_peaks = whole.step_peaks.max(other.step_peaks);
     whole.peak_allocated = whole.peak_allocated.max(other.peak_allocated);
     whole.peak_reserved = whole.peak_reserved.max(other.peak_reserved);
     whole.rank = whole.rank.or(other.rank);

@@ -1,9 +1,11 @@
 //! Whether a program fits, from a recording of a simulated GPU.
 
 use floodmark_analysis::{
-    Estimate, ProgramEnd, QuestionError, Unknown, estimate, estimate_processes,
+    Estimate, ProgramEnd, QuestionError, StepPeaks, Unknown, WholeRun, estimate, estimate_processes,
 };
-use floodmark_trace::{Bytes, Device, Phantom, PhantomDevice, PhantomEnd, PhantomRead, Trace};
+use floodmark_trace::{
+    Bytes, Device, Loss, Micros, Phantom, PhantomDevice, PhantomEnd, PhantomRead, Trace,
+};
 
 use crate::trace;
 
@@ -35,8 +37,8 @@ fn ask(script: &str, ended: PhantomEnd, peak_driver: u64) -> Estimate {
 }
 
 fn ask_all(traces: &[&Trace], ended: PhantomEnd, error: &str) -> Estimate {
-    let end = ProgramEnd { ended, error: error.to_owned(), cost: None };
-    estimate_processes(traces, &end, Vec::new()).unwrap()
+    let end = ProgramEnd { ended, error: error.to_owned(), ..ProgramEnd::default() };
+    estimate_processes(traces, &end).unwrap()
 }
 
 #[test]
@@ -93,6 +95,82 @@ fn the_answer_is_unknown_after_another_failure() {
     };
     assert_eq!(unknown(PhantomEnd::Failed), Some(Unknown::Failed));
     assert_eq!(unknown(PhantomEnd::Unknown), Some(Unknown::NoEnd));
+}
+
+#[test]
+fn the_answer_is_unknown_where_allocations_may_be_missing() {
+    let stopped = Loss::StoppedEarly { reason: "the disk is full".into(), at: Micros(7) };
+    let salvaged = Loss::Salvaged { events: 3, has_ended: true };
+    let with = |loss: Loss, script: &str, ended| {
+        let mut trace = recorded(script, ended, 32);
+        trace.losses.0.push(loss);
+        let found = ask_all(&[&trace], ended, "");
+        let alone = estimate(&trace).unwrap();
+        assert_eq!((found.fits, found.unknown), (alone.fits, alone.unknown));
+        (found.fits, found.unknown)
+    };
+    for ended in [PhantomEnd::Done, PhantomEnd::Steps] {
+        assert_eq!(with(stopped.clone(), STEP, ended), (None, Some(Unknown::Incomplete)));
+        assert_eq!(with(Loss::LostInJournal(1), STEP, ended), (None, Some(Unknown::Incomplete)));
+        // The journal had what the file lacks.
+        assert_eq!(with(salvaged.clone(), STEP, ended), (Some(true), None));
+    }
+    // What failed has failed, whatever else is missing.
+    let script = format!("{STEP}\n oom cuda:0 90MiB at train.py:5");
+    assert_eq!(with(stopped.clone(), &script, PhantomEnd::Done), (Some(false), None));
+}
+
+#[test]
+fn steps_with_other_peaks_are_told_apart() {
+    let steps = |sizes: &[u64]| {
+        let one = |size: &u64| {
+            format!("alloc a cuda:0 {size}MiB on A+16MiB at train.py:4\n free a\n step\n")
+        };
+        let script = format!(
+            "segment A cuda:0 64MiB\n alloc w cuda:0 12MiB on A at train.py:3\n {}",
+            sizes.iter().map(one).collect::<String>()
+        );
+        (ask(&script, PhantomEnd::Steps, 64), ask(&script, PhantomEnd::Done, 64).step_peaks)
+    };
+    for (sizes, found) in [
+        (&[8][..], None),
+        (&[8, 9], None),
+        (&[8, 8], Some(StepPeaks::Equal)),
+        (&[8, 9, 9], Some(StepPeaks::Equal)),
+        (&[8, 9, 10], Some(StepPeaks::Grow)),
+        (&[8, 10, 9], Some(StepPeaks::Differ)),
+        (&[10, 8, 9], Some(StepPeaks::Differ)),
+    ] {
+        let (stopped, of_whole_run) = steps(sizes);
+        assert_eq!((stopped.steps as usize, stopped.step_peaks), (sizes.len(), found), "{sizes:?}");
+        assert_eq!(of_whole_run, None);
+    }
+}
+
+#[test]
+fn a_second_run_with_more_memory_says_what_the_whole_program_needs() {
+    let script = format!("{STEP}\n oom cuda:0 90MiB at train.py:5");
+    let failed = recorded(&script, PhantomEnd::OutOfMemory, 32);
+    let again = WholeRun::from_estimate(&ask(STEP, PhantomEnd::Done, 40)).unwrap();
+    assert_eq!((again.needed, again.peak_allocated), (Bytes(50 * MIB), Bytes(20 * MIB)));
+    let end = ProgramEnd {
+        ended: PhantomEnd::Failed,
+        whole_run: Some(again.clone()),
+        ..ProgramEnd::default()
+    };
+    let found = estimate_processes(&[&failed], &end).unwrap();
+    assert_eq!((found.fits, found.whole_run), (Some(false), Some(again)));
+    // Nothing is known from a run that failed again.
+    assert_eq!(WholeRun::from_estimate(&ask(&script, PhantomEnd::Done, 32)), None);
+    assert_eq!(WholeRun::from_estimate(&ask(STEP, PhantomEnd::Failed, 32)), None);
+}
+
+#[test]
+fn the_answer_is_unknown_where_a_process_is_missing() {
+    let trace = recorded(STEP, PhantomEnd::Done, 32);
+    let end = ProgramEnd { ended: PhantomEnd::Done, misses_process: true, ..ProgramEnd::default() };
+    let found = estimate_processes(&[&trace], &end).unwrap();
+    assert_eq!((found.fits, found.unknown), (None, Some(Unknown::Incomplete)));
 }
 
 #[test]

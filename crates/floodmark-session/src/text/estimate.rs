@@ -1,6 +1,8 @@
 //! Whether a program fits, as text.
 
-use floodmark_analysis::{DeviceEstimate, Estimate, Process, Row, SharedGpu, Unknown};
+use floodmark_analysis::{
+    DeviceEstimate, Estimate, Process, Row, SharedGpu, StepPeaks, Unknown, WholeRun,
+};
 use floodmark_trace::{Bytes, Engine, PhantomEnd, PhantomRead};
 
 use crate::text::answer_text::AnswerText;
@@ -49,6 +51,8 @@ fn verdict(found: &Estimate) -> Vec<String> {
     if found.fits == Some(false) && !found.error.is_empty() {
         above.push(format!("The program failed: {}", found.error));
     }
+    above.extend(found.whole_run.as_ref().map(whole_run));
+    above.extend(found.step_peaks.and_then(further_steps));
     if found.processes > 1 {
         above.extend(
             largest(found).map(|device| of_process(device) + &sentence::moment(&device.at)),
@@ -63,12 +67,48 @@ fn verdict(found: &Estimate) -> Vec<String> {
     above
 }
 
+/// What a program that ran out of memory needs.
+fn whole_run(found: &WholeRun) -> String {
+    let WholeRun { needed, peak_allocated, peak_reserved, steps, .. } = found;
+    let made = plural((*steps).into(), "step");
+    let run = if found.ended == PhantomEnd::Steps {
+        made
+    } else if *steps > 0 {
+        format!("the whole run, {made}")
+    } else {
+        "the whole run".to_owned()
+    };
+    let more = found.step_peaks.and_then(further_steps);
+    let more = more.map_or_else(String::new, |more| format!(". {more}"));
+    format!(
+        "With enough memory it needs {needed} ({peak_allocated} allocated, {peak_reserved} reserved): {run}{more}"
+    )
+}
+
+/// What steps that were not made may need.
+fn further_steps(found: StepPeaks) -> Option<String> {
+    match found {
+        StepPeaks::Equal => None,
+        StepPeaks::Differ => Some(
+            "The peaks of the last steps differ: further steps may need more (`--steps`)"
+                .to_owned(),
+        ),
+        StepPeaks::Grow => Some(
+            "The peak still grows from step to step: further steps need more (`--steps`)"
+                .to_owned(),
+        ),
+    }
+}
+
 /// Why the answer is unknown.
 fn reason(found: &Estimate, unknown: Unknown) -> String {
     match unknown {
         Unknown::Failed => format!("The program failed: {}", found.error),
         Unknown::NoEnd => {
             "The recording has no end: the program still runs, or it was killed".to_owned()
+        }
+        Unknown::Incomplete => {
+            "The recording is incomplete: what it misses may need more".to_owned()
         }
         Unknown::NothingAllocated => {
             "Nothing was allocated on the GPU: the program used the CPU alone, or its \

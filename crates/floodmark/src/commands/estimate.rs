@@ -15,11 +15,15 @@ use crate::text::failure::Problem;
 /// A machine has at most this many GPUs, unless the user says otherwise.
 const USUAL_GPUS: u32 = 8;
 
+/// Where a launcher such as `torchrun` says how many ranks it has started on this machine.
+const LOCAL_RANKS_VARIABLE: &str = "LOCAL_WORLD_SIZE";
+
 /// How much of what a failed program said is shown.
 const TAIL_LINES: usize = 20;
 
 /// A program to record on a phantom GPU.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct EstimatePlan {
     /// The program, and how it is recorded.
     pub run: RunPlan,
@@ -29,6 +33,10 @@ pub struct EstimatePlan {
     pub machine: PhantomMachine,
     /// After how many optimizer steps the program is ended.
     pub steps: Option<u32>,
+    /// Whether the program is ended as soon as two steps in a row have the same peaks.
+    pub until_steady: bool,
+    /// Whether a program that runs out of memory is run again with more of it.
+    pub reruns: bool,
     /// Whether the operators of a step are counted, which may change what is allocated.
     pub counts_operators: bool,
     /// Whether further steps are run after the recording, which say what a step costs.
@@ -39,7 +47,7 @@ pub struct EstimatePlan {
 
 pub(crate) fn plan(args: EstimateArgs) -> Result<EstimatePlan> {
     let machine = machine(&args.phantom)?;
-    let (target, words) = run::target(args.program)?;
+    let (target, words) = run::target("estimate", args.program)?;
     let gpus = (0..=i8::MAX).take(machine.gpus as usize).map(Device::cuda);
     Ok(EstimatePlan {
         run: RunPlan {
@@ -60,6 +68,8 @@ pub(crate) fn plan(args: EstimateArgs) -> Result<EstimatePlan> {
         engine: args.phantom.engine.map(Engine::from),
         machine,
         steps: args.phantom.steps,
+        until_steady: args.phantom.until_steady,
+        reruns: !args.no_rerun,
         counts_operators: args.phantom.count_operators,
         measures_step: args.phantom.measure_step,
         json: args.json,
@@ -76,7 +86,11 @@ pub(crate) fn machine(args: &PhantomArgs) -> Result<PhantomMachine> {
     if let Some((rank, world)) = ranks.filter(|(rank, world)| rank >= world) {
         return Err(Problem::NoSuchRankOf { rank, world }).with_context(failed);
     }
-    let gpus = args.gpus.unwrap_or_else(|| world.unwrap_or(1).min(USUAL_GPUS));
+    let usual = || match world {
+        Some(world) => world.min(USUAL_GPUS),
+        None => local_ranks().unwrap_or(1),
+    };
+    let gpus = args.gpus.unwrap_or_else(usual);
     let mut machine =
         PhantomMachine::new(&args.gpu, args.memory.map(Bytes), gpus).with_context(failed)?;
     machine.ranks = ranks;
@@ -84,7 +98,13 @@ pub(crate) fn machine(args: &PhantomArgs) -> Result<PhantomMachine> {
     Ok(machine)
 }
 
-/// An estimate in a process of its own, which prints JSON and ends with this process. It replaces `output`.
+/// How many ranks a launcher has started on this machine: each has a GPU.
+fn local_ranks() -> Option<u32> {
+    std::env::var(LOCAL_RANKS_VARIABLE).ok()?.parse().ok().filter(|ranks| *ranks > 0)
+}
+
+/// An estimate in a process of its own, which prints JSON and ends with this process. It replaces `output`. A program that
+/// runs out of memory is not run again.
 pub(crate) fn process(
     python: &OsStr,
     phantom: &PhantomArgs,
@@ -92,7 +112,7 @@ pub(crate) fn process(
     program: &ProgramArgs,
 ) -> Command {
     let mut command = Command::new(python);
-    command.args(["-m", "floodmark", "estimate", "--json", "--quiet", "--force"]);
+    command.args(["-m", "floodmark", "estimate", "--json", "--quiet", "--force", "--no-rerun"]);
     command.arg("--output").arg(output);
     command.args(["--gpu", &phantom.gpu]);
     if let Some(engine) = phantom.engine {
@@ -114,6 +134,9 @@ pub(crate) fn process(
     }
     for change in &phantom.changes {
         command.arg("--with").arg(change.to_string());
+    }
+    if phantom.until_steady {
+        command.arg("--until-steady");
     }
     if phantom.count_operators {
         command.arg("--count-operators");

@@ -15,6 +15,7 @@ pub(crate) mod fit;
 pub(crate) mod gpus;
 pub(crate) mod info;
 mod info_ranks;
+pub(crate) mod launcher;
 pub(crate) mod leaks;
 pub(crate) mod oom;
 pub(crate) mod plan;

@@ -8,6 +8,7 @@ use floodmark_profiles::Change;
 use floodmark_trace::Device;
 
 use crate::commands::args::{Devices, ProgramArgs, RunArgs};
+use crate::commands::launcher;
 use crate::text::failure::Problem;
 
 /// The name under which Python runs standard input.
@@ -58,7 +59,7 @@ pub struct RunPlan {
 }
 
 pub(crate) fn plan(args: RunArgs) -> Result<RunPlan> {
-    let (target, words) = target(args.program)?;
+    let (target, words) = target("run", args.program)?;
     Ok(RunPlan {
         target,
         args: words,
@@ -79,8 +80,9 @@ pub(crate) fn plan(args: RunArgs) -> Result<RunPlan> {
     })
 }
 
-/// What is run, and its own arguments.
-pub(crate) fn target(program: ProgramArgs) -> Result<(Target, Vec<OsString>)> {
+/// What is run by a command of ours, and its own arguments.
+pub(crate) fn target(command: &str, program: ProgramArgs) -> Result<(Target, Vec<OsString>)> {
+    let order = launcher::right_order(command, &program.words);
     let mut words = program.words.into_iter();
     let name = words.next().context("no program is given")?;
     if program.is_module {
@@ -90,6 +92,10 @@ pub(crate) fn target(program: ProgramArgs) -> Result<(Target, Vec<OsString>)> {
     let script = PathBuf::from(name);
     if script.as_os_str() != STDIN && !script.exists() {
         let shown = script.display().to_string();
+        if let Some(order) = order {
+            return Err(Problem::BeforeLauncher { order })
+                .context(format!("Failed to run `{shown}`"));
+        }
         return Err(Problem::NoSuchScript).context(format!("Failed to run `{shown}`"));
     }
     Ok((Target::Script(script), words.collect()))

@@ -25,7 +25,7 @@ use crate::text::failure::Problem;
 pub(super) async fn answer(given: Object, folders: &Folders, python: &OsStr) -> Result<ToolAnswer> {
     let args = arguments(given, folders).context("Failed to answer `estimate`")?;
     estimate::machine(&args.phantom)?;
-    run::target(args.program.clone())?;
+    run::target("estimate", args.program.clone())?;
     let temporary = tempfile::Builder::new()
         .prefix("floodmark-")
         .tempdir()

@@ -18,6 +18,8 @@ use crate::mcp::refusal::Refusal;
 pub(crate) enum Problem {
     #[error("there is no such file")]
     NoSuchScript,
+    #[error("floodmark runs inside the processes that a launcher starts: `{order}`")]
+    BeforeLauncher { order: String },
     #[error("the module's name is not valid text")]
     ModuleNotText,
     #[error("the folder has no trace (`*.flood`)")]
@@ -50,12 +52,16 @@ pub(crate) enum Problem {
     VariedTwice { name: String },
     #[error("the program failed with {values}{}", .tail)]
     TryFailed { values: String, tail: String },
+    #[error("with {values} it is unknown whether the program fits: {reason}")]
+    TryIncomplete { values: String, reason: String },
     #[error("with {values} the program allocated nothing on the GPU")]
     NothingOnGpu { values: String },
     #[error("nothing fits: {values} is the smallest value of `--vary`")]
     NothingFits { values: String },
     #[error("the program fails before any change: {error}")]
     PlanOfFailure { error: String },
+    #[error("what the program needs is unknown: {reason}")]
+    PlanIncomplete { reason: String },
     #[error("the program allocated nothing on the GPU")]
     PlanOfNothing,
     #[error("the program makes no backward pass, and the changes of a plan are for training")]
@@ -106,6 +112,9 @@ impl Hint for Problem {
                 Some("write it where the value goes: `train.py --batch {BATCH}`")
             }
             Self::VariedTwice { .. } => Some("give all its values in one `--vary`"),
+            Self::TryIncomplete { .. } | Self::PlanIncomplete { .. } => Some(
+                "free space where temporary files go, or choose another folder with the variable `TMPDIR`",
+            ),
             Self::TryFailed { .. } | Self::NothingOnGpu { .. } => {
                 Some("`floodmark estimate` with this value shows all of it")
             }
@@ -127,6 +136,9 @@ impl Hint for Problem {
                 Some("run it again, with a larger `--budget`: what was tried is not tried again")
             }
             Self::PlanNotProven => Some("run it again with a little less `--memory`"),
+            Self::BeforeLauncher { .. } => Some(
+                "or run one rank of N without the launcher: `floodmark estimate --world N SCRIPT.py`",
+            ),
             Self::ModuleNotText | Self::NoSuchRank { .. } | Self::GrewAbove { .. } => None,
         }
     }

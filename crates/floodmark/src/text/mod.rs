@@ -6,4 +6,5 @@ pub(crate) mod csv;
 pub(crate) mod failure;
 pub(crate) mod output;
 pub(crate) mod progress;
+pub(crate) mod shell_word;
 pub(crate) mod stdout_style;

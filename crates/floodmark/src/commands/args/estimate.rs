@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use floodmark_profiles::{Change, Objective, ValueAt};
-use floodmark_session::size::parse_size;
 use floodmark_trace::Engine;
 
 use crate::commands::args::varied_value::{Setting, VariedValue};
-use crate::commands::args::{ProgramArgs, parse_max_memory};
+use crate::commands::args::{ProgramArgs, parse_gpu_memory, parse_max_memory};
 
 #[derive(Debug, Args)]
 pub(crate) struct GpusArgs {
@@ -38,6 +37,7 @@ impl From<EngineName> for Engine {
 
 /// Which GPUs are simulated, and for how long.
 #[derive(Debug, Clone, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct PhantomArgs {
     /// Simulate with this engine: `phantom` (torch's own host code and allocator; needs a CUDA build of torch) or
     /// `fake` (fake tensors; any build) [default: `phantom` with a CUDA build of torch, otherwise `fake`]
@@ -46,11 +46,11 @@ pub(crate) struct PhantomArgs {
     /// Simulate this GPU: a name from `floodmark gpus`, or a TOML file
     #[arg(long, default_value = "h200", value_name = "NAME")]
     pub(crate) gpu: String,
-    /// Simulate N GPUs [default: 1; with `--world` its size, at most 8]
+    /// Simulate N GPUs [default: 1; with `--world` its size, at most 8; under a launcher one for each rank of this machine]
     #[arg(long, value_name = "N")]
     pub(crate) gpus: Option<u32>,
     /// Memory of each GPU, instead of that in its profile: `24GiB`
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_gpu_memory)]
     pub(crate) memory: Option<u64>,
     /// Run as rank R [default: 0]
     #[arg(long, value_name = "R", requires = "world")]
@@ -67,6 +67,9 @@ pub(crate) struct PhantomArgs {
     /// Apply a change to the program while it runs, without editing it: `checkpoint=12`, `fused` (see `floodmark plan`); may be repeated
     #[arg(long = "with", value_name = "CHANGE")]
     pub(crate) changes: Vec<Change>,
+    /// Stop before `--steps`, as soon as two steps in a row have the same peaks
+    #[arg(long, hide = true, requires = "steps")]
+    pub(crate) until_steady: bool,
     /// Count the operators of a step; memory may differ then
     #[arg(long, hide = true)]
     pub(crate) count_operators: bool,
@@ -98,6 +101,9 @@ pub(crate) struct EstimateArgs {
     /// Replace the trace, or the folder of traces, at PATH; other files are kept
     #[arg(long)]
     pub(crate) force: bool,
+    /// Do not run a program that runs out of memory again, with more of it, to see what the whole run needs
+    #[arg(long)]
+    pub(crate) no_rerun: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -291,7 +291,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "CONF", allow_hyphen_values = true)]
     pub(crate) alloc_conf: Vec<String>,
     /// Limit on reserved memory, as on a smaller GPU: `24GiB`
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_gpu_memory)]
     pub(crate) memory: Option<u64>,
     /// Try a list of settings that often help, and name the best one
     #[arg(long)]
@@ -411,6 +411,17 @@ fn parse_max_memory(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text).map_err(|error| error.to_string())?;
     if bytes < LEAST_RECORDER_BYTES {
         return Err(format!("the recorder needs {}MiB or more", LEAST_RECORDER_BYTES >> 20));
+    }
+    Ok(bytes)
+}
+
+/// The memory of a GPU. No GPU has so few bytes as somebody writes who means GiB.
+fn parse_gpu_memory(text: &str) -> Result<u64, String> {
+    const LEAST: u64 = 1 << 20;
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    if bytes < LEAST && text.trim().parse::<u64>().is_ok() {
+        let number = text.trim();
+        return Err(format!("that is {number} bytes: write a unit, such as `{number}GiB`"));
     }
     Ok(bytes)
 }

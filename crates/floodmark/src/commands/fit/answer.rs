@@ -1,10 +1,11 @@
 //! The answer of `floodmark fit`.
 
 use anyhow::Result;
+use floodmark_analysis::StepPeaks;
 use floodmark_profiles::{
     Dimension, Direction, Frontier, Objective, ObjectiveError, PhantomMachine, Tried,
 };
-use floodmark_trace::Bytes;
+use floodmark_trace::{Bytes, PhantomEnd};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -23,6 +24,8 @@ pub(crate) struct Fit {
     pub(super) names: Vec<String>,
     /// The name of the GPU profile.
     pub(super) gpu: String,
+    /// The memory of the GPU.
+    pub(super) capacity: Bytes,
     /// The first of the best values; null when nothing fits.
     pub(super) largest: Option<u64>,
     /// The values that fit with the largest objective, in the order of the names; null when nothing fits.
@@ -71,8 +74,16 @@ pub(crate) struct Try {
     pub(super) peak_reserved: Bytes,
     /// What it needs with the CUDA context; a lower bound when it does not fit.
     pub(super) needed: Bytes,
+    /// How many steps ended.
+    pub(super) steps: u32,
+    /// How the program ended.
+    pub(super) ended: PhantomEnd,
+    /// Whether its last steps had the same peak; null where it ended by itself, or made too few steps.
+    pub(super) step_peaks: Option<StepPeaks>,
     /// How long the try took.
     pub(super) seconds: f64,
+    /// When it ran, where the answer is from an earlier run: seconds since 1970; null where it ran now.
+    pub(super) from_earlier_run: Option<u64>,
 }
 
 impl Tried for Try {
@@ -114,6 +125,7 @@ pub(super) fn fit_of(
         format: floodmark_analysis::FORMAT,
         name: names[0].clone(),
         gpu: machine.profile.name.clone(),
+        capacity: Bytes(machine.profile.memory),
         largest: best.as_ref().map(|best| best[0]),
         best,
         is_last,

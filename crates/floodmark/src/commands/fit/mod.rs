@@ -4,7 +4,7 @@
 //! a process. The search itself is `floodmark_profiles::frontier_that_fits`.
 
 mod answer;
-mod text;
+mod answer_text;
 
 use std::ffi::OsStr;
 use std::time::Instant;
@@ -19,13 +19,13 @@ use crate::commands::estimate::machine;
 pub(crate) use crate::commands::fit::answer::Fit;
 use crate::commands::fit::answer::{Try, fit_of, objective_of};
 use crate::commands::run;
-use crate::commands::tries::{self, Estimates, Question, VariedProgram};
+use crate::commands::tries::{self, Estimates, Question, VariedProgram, text};
 use crate::text::failure::Problem;
 use crate::text::{output, stdout_style};
 
 pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
     let machine = machine(&args.phantom)?;
-    run::target(args.program.clone())?;
+    run::target("estimate", args.program.clone())?;
     varied(args).check_names()?;
     check_objective(args)?;
     let dimensions = dimensions(&args.vary);
@@ -58,7 +58,7 @@ pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
         anyhow::Ok(tried)
     })?;
     let found = fit_of(args, &machine, &dimensions, &found)?;
-    let text = if args.json {
+    let shown = if args.json {
         serde_json::to_string_pretty(&found)? + "\n"
     } else {
         stdout_style::show(&found)
@@ -68,15 +68,19 @@ pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
         Problem::NothingFits { values: named(args, &values_at(&dimensions, &first)) }
     };
     let objection = found.best.is_none().then(|| anyhow::Error::new(nothing()));
-    Ok(Said { objection, ..text.into() })
+    Ok(Said { objection, ..shown.into() })
 }
 
 fn say(args: &FitArgs, outcome: &Try) {
     let fits = if outcome.fits { "fits" } else { "does not fit" };
     let Try { values, peak_allocated, peak_reserved, seconds, .. } = outcome;
     let named = named(args, values);
+    let when = match outcome.from_earlier_run {
+        Some(at) => format!("from an earlier run, {}", text::utc(at)),
+        None => format!("{seconds:.1} s"),
+    };
     output::talk(&format!(
-        "{named} {fits}: {peak_allocated} allocated, {peak_reserved} reserved, {seconds:.1} s\n"
+        "{named} {fits}: {peak_allocated} allocated, {peak_reserved} reserved, {when}\n"
     ));
 }
 
@@ -126,11 +130,13 @@ fn attempt(args: &FitArgs, estimates: &Estimates<'_>, values: &[u64]) -> Result<
         return Err(anyhow::Error::new(Problem::NothingOnGpu { values: values_named() }));
     }
     let failed = || {
-        let tail = match answer.error.as_str() {
-            error if error.starts_with('\n') => error.to_owned(),
-            error => format!(": {error}"),
-        };
-        anyhow::Error::new(Problem::TryFailed { values: values_named(), tail })
+        let reason = answer.why_unknown();
+        let values = values_named();
+        if answer.is_incomplete() {
+            return anyhow::Error::new(Problem::TryIncomplete { values, reason });
+        }
+        let tail = if reason.starts_with('\n') { reason } else { format!(": {reason}") };
+        anyhow::Error::new(Problem::TryFailed { values, tail })
     };
     Ok(Try {
         value: values[0],
@@ -139,6 +145,10 @@ fn attempt(args: &FitArgs, estimates: &Estimates<'_>, values: &[u64]) -> Result<
         peak_allocated: answer.peak_allocated,
         peak_reserved: answer.peak_reserved,
         needed: answer.needed(),
+        steps: answer.steps,
+        ended: answer.ended,
+        step_peaks: answer.step_peaks,
+        from_earlier_run: answer.earlier,
         seconds: began.elapsed().as_secs_f64(),
     })
 }

@@ -1,10 +1,10 @@
 //! The answer of `floodmark plan`.
 
-use floodmark_analysis::Cause;
+use floodmark_analysis::{Cause, StepPeaks};
 use floodmark_profiles::{
     Change, Combination, Outcome, PhantomMachine, PlanSearch, StepTime, host_bytes,
 };
-use floodmark_trace::{AppliedChange, Bytes, Numerics, Trace};
+use floodmark_trace::{AppliedChange, Bytes, Numerics, PhantomEnd, Trace};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -92,12 +92,22 @@ pub(crate) struct PlanTry {
     pub(super) targets: Vec<String>,
     /// The most that torch had allocated.
     pub(super) peak_allocated: Bytes,
-    /// The most that torch had reserved, where memory is plenty.
+    /// The most that torch had reserved: where memory is plenty, or on the GPU itself where it fits there alone.
     pub(super) peak_reserved: Bytes,
-    /// What it needs with the CUDA context, where memory is plenty.
+    /// What it needs with the CUDA context, likewise.
     pub(super) needed: Bytes,
     /// Whether it fits.
     pub(super) fits: bool,
+    /// Whether it fits because torch frees cached blocks, which it would keep where memory is plenty.
+    pub(super) frees_cached_blocks: bool,
+    /// How many steps ended.
+    pub(super) steps: u32,
+    /// How the program ended.
+    pub(super) ended: PhantomEnd,
+    /// Whether its last steps had the same peak; null where it ended by itself, or made too few steps.
+    pub(super) step_peaks: Option<StepPeaks>,
+    /// When it ran, where the answer is from an earlier run: seconds since 1970; null where it ran now.
+    pub(super) from_earlier_run: Option<u64>,
     /// Whether a change may slow it down.
     pub(super) slows: bool,
     /// What the changes do to the results.
@@ -212,13 +222,19 @@ pub(super) fn plan_of(
 
 fn row(tries: &Tries<'_>, changes: &Combination, done: &Try) -> PlanTry {
     let applied = &done.answer.changes;
+    let on_gpu = done.on_gpu.as_ref().unwrap_or(&done.answer);
     PlanTry {
         changes: changes.iter().map(ToString::to_string).collect(),
         targets: applied.iter().map(|change| change.target.clone()).collect(),
         peak_allocated: done.answer.peak_allocated,
-        peak_reserved: done.answer.peak_reserved,
-        needed: done.answer.needed(),
+        peak_reserved: on_gpu.peak_reserved,
+        needed: on_gpu.needed(),
         fits: done.fits,
+        frees_cached_blocks: done.on_gpu.is_some(),
+        steps: done.answer.steps,
+        ended: done.answer.ended,
+        step_peaks: done.answer.step_peaks.max(on_gpu.step_peaks),
+        from_earlier_run: done.answer.earlier.or(on_gpu.earlier),
         slows: slows(changes, applied),
         numerics: numerics(changes, applied),
         compute: tries.compute(changes),

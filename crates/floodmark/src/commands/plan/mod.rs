@@ -37,7 +37,7 @@ pub(crate) struct Planned {
 
 pub(crate) fn plan(args: &PlanArgs, python: &OsStr) -> Result<Planned> {
     let machine = machine(&args.phantom)?;
-    run::target(args.program.clone())?;
+    run::target("estimate", args.program.clone())?;
     arguments::varied(args).check_names()?;
     stored::check_output(args)?;
     let mut tries = Tries::new(args, &machine, python)?;

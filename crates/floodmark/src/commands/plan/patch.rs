@@ -7,6 +7,7 @@ use floodmark_trace::AppliedChange;
 
 use crate::commands::args::PlanArgs;
 use crate::commands::plan::arguments::program_with;
+use crate::text::shell_word::quoted;
 
 /// Plain torch code of all changes, one after the other; of an argument its value.
 pub(super) fn patch_of(changes: &Combination, applied: &[AppliedChange]) -> String {
@@ -47,25 +48,9 @@ pub(super) fn run_words(args: &PlanArgs, changes: &Combination) -> Vec<OsString>
     words
 }
 
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_word_is_quoted_where_a_shell_needs_it() {
-        assert_eq!(quoted("--lr=1e-3"), "--lr=1e-3");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
-        assert_eq!(quoted(""), "''");
-    }
 
     #[test]
     fn the_patch_has_every_change_that_was_applied() {

@@ -3,9 +3,10 @@
 use floodmark_analysis::Cause;
 use floodmark_session::text::answer_text::AnswerText;
 use floodmark_session::text::sheet::{self, Cells, Sheet};
-use floodmark_trace::Numerics;
+use floodmark_trace::{Bytes, Numerics};
 
 use crate::commands::plan::answer::{LeftOut, Plan, PlanTry, StepLimit};
+use crate::commands::tries::text as tries_text;
 
 impl From<&Plan> for AnswerText {
     fn from(found: &Plan) -> Self {
@@ -22,7 +23,9 @@ impl From<&Plan> for AnswerText {
         if !found.left_out.is_empty() {
             sheets.push(left_out(&found.left_out));
         }
-        Self { above: verdict(found), losses: not_tried(found), sheets, below: what_to_do(found) }
+        let mut losses = not_tried(found);
+        losses.extend(further_steps(found));
+        Self { above: verdict(found), losses, sheets, below: what_to_do(found) }
     }
 }
 
@@ -31,11 +34,16 @@ fn verdict(found: &Plan) -> Vec<String> {
     let mut above = Vec::new();
     match (&found.plan, &found.unchanged) {
         (Some(plan), _) if plan.changes.is_empty() => {
-            above.push(format!("Fits as it is: {gpu}, {}", headroom(found, plan)));
+            above.push(format!(
+                "Fits as it is: {gpu}, {}, {}",
+                length(plan),
+                headroom(found, plan)
+            ));
         }
         (Some(plan), _) => {
             let changes = plan.changes.join(" + ");
-            above.push(format!("Fits with {changes}: {gpu}, {}", headroom(found, plan)));
+            let length = length(plan);
+            above.push(format!("Fits with {changes}: {gpu}, {length}, {}", headroom(found, plan)));
             above.push(cost(plan));
         }
         (None, Some(_)) if found.not_tried.is_empty() => {
@@ -60,11 +68,15 @@ fn verdict(found: &Plan) -> Vec<String> {
 
 fn headroom(found: &Plan, plan: &PlanTry) -> String {
     let capacity = found.capacity;
-    if plan.needed <= capacity {
-        format!("{} of {capacity} are left", capacity.saturating_sub(plan.needed))
-    } else {
+    if plan.frees_cached_blocks {
         format!("{capacity} are enough because torch frees cached blocks")
+    } else {
+        format!("{} of {capacity} are left", capacity.saturating_sub(plan.needed))
     }
+}
+
+fn length(plan: &PlanTry) -> String {
+    tries_text::length(plan.ended, plan.steps)
 }
 
 /// What the plan costs, in one sentence.
@@ -117,20 +129,23 @@ fn tries(found: &Plan) -> Sheet {
     let mut others = limit.saturating_sub(found.tries.iter().filter(|one| is_shown(one)).count());
     let mut rows = Vec::new();
     for tried in &found.tries {
-        if is_shown(tried) {
-            rows.push(row(tried));
-        } else if others > 0 {
+        if !is_shown(tried) {
+            if others == 0 {
+                continue;
+            }
             others -= 1;
-            rows.push(row(tried));
         }
+        rows.push(row(tried, found.capacity, plan == Some(&tried.changes)));
     }
     Sheet { columns, rows, ..Sheet::default() }
 }
 
-fn row(tried: &PlanTry) -> Cells {
+fn row(tried: &PlanTry, capacity: Bytes, is_chosen: bool) -> Cells {
     let multiple = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), percent);
     let changes = if tried.changes.is_empty() {
         "(none)".to_owned()
+    } else if is_chosen {
+        format!("{} (the plan)", tried.changes.join(" + "))
     } else {
         let best = if tried.is_best { "" } else { " (another one is better)" };
         tried.changes.join(" + ") + best
@@ -138,7 +153,7 @@ fn row(tried: &PlanTry) -> Cells {
     cells(vec![
         tried.peak_allocated.to_string(),
         tried.peak_reserved.to_string(),
-        tried.needed.to_string(),
+        tries_text::beside_limit(tried.needed, capacity),
         if tried.fits { "yes" } else { "no" }.to_owned(),
         multiple(tried.compute),
         multiple(tried.slow_down),
@@ -165,11 +180,19 @@ fn not_tried(found: &Plan) -> Vec<String> {
     vec![format!("Not tried, because the time was over: {}", found.not_tried.join(", "))]
 }
 
+/// What steps that were not made may need, with the plan or, where there is none, without changes.
+fn further_steps(found: &Plan) -> Option<String> {
+    let tried = found.plan.as_ref().or(found.unchanged.as_ref())?;
+    tries_text::further_steps(tried.step_peaks, tried.steps)
+}
+
 fn what_to_do(found: &Plan) -> Vec<String> {
+    let times: Vec<_> = found.tries.iter().map(|tried| tried.from_earlier_run).collect();
+    let mut below: Vec<String> = tries_text::earlier_runs(&times).into_iter().collect();
     if found.patch.is_empty() {
-        return Vec::new();
+        return below;
     }
-    let mut below = vec!["To change the program, add this to it:".to_owned(), String::new()];
+    below.extend(["To change the program, add this to it:".to_owned(), String::new()]);
     below.extend(found.patch.lines().map(|line| format!("    {line}").trim_end().to_owned()));
     below.push(String::new());
     below.push(format!("To run it with these changes without editing it: `{}`", found.command));

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use floodmark_profiles::{
-    Change, Checkpointed, Combination, Need, Outcome, PhantomMachine, Rates, StepTime,
+    Change, Checkpointed, Combination, GpuProfile, Need, Outcome, PhantomMachine, Rates, StepTime,
 };
 use floodmark_trace::{AppliedChange, Bytes, Numerics, StepCost};
 
@@ -25,6 +25,8 @@ const PLENTY: u64 = 1 << 40;
 pub(super) struct Try {
     pub(super) answer: TryAnswer,
     pub(super) fits: bool,
+    /// The run on the GPU itself, where it fits there because torch frees cached blocks.
+    pub(super) on_gpu: Option<TryAnswer>,
     /// What a step computes; none where it was not counted.
     pub(super) cost: Option<StepCost>,
 }
@@ -47,6 +49,8 @@ pub(super) struct Tries<'a> {
     /// How many tries run at a time.
     jobs: usize,
     capacity: Bytes,
+    /// Why changes to bf16 are not tried; none where the GPU has it.
+    lacks_bf16: Option<String>,
     rates: Option<Rates>,
     until: Option<Instant>,
     done: BTreeMap<Combination, Try>,
@@ -66,6 +70,10 @@ impl<'a> Tries<'a> {
             estimates: Estimates::new(&args.program, python, args.no_cache, jobs)?,
             jobs,
             capacity: Bytes(machine.profile.memory),
+            lacks_bf16: (!machine.profile.has_bf16()).then(|| {
+                let GpuProfile { name, capability, .. } = &machine.profile;
+                format!("{name} (compute capability {capability}) has no bf16")
+            }),
             rates: machine.profile.rates.clone(),
             until: args.budget.map(|budget| Instant::now() + budget),
             done: BTreeMap::new(),
@@ -91,16 +99,27 @@ impl<'a> Tries<'a> {
         let tried = tries::in_parallel_with(
             self.jobs,
             batch,
-            |combination| self.one(combination),
+            |combination| match self.not_for_this_gpu(combination) {
+                Some(_) => Ok(None),
+                None => self.one(combination),
+            },
             |done| progress.at(done as u64),
         )?;
         self.measure_unchanged_again();
         let outcomes = batch
             .iter()
             .zip(tried)
-            .map(|(combination, tried)| self.outcome(combination, tried))
+            .map(|(combination, tried)| match self.not_for_this_gpu(combination) {
+                Some(reason) => Outcome::LeftOut(reason.to_owned()),
+                None => self.outcome(combination, tried),
+            })
             .collect();
         Ok(outcomes)
+    }
+
+    /// Why a combination cannot be for the GPU.
+    fn not_for_this_gpu(&self, combination: &Combination) -> Option<&str> {
+        self.lacks_bf16.as_deref().filter(|_| combination.iter().any(Change::needs_bf16))
     }
 
     /// Takes the time of the unchanged program as it was measured among the others: the first try had the machine to
@@ -115,7 +134,7 @@ impl<'a> Tries<'a> {
             unchanged.cost.clone_from(&again.cost);
             unchanged.answer = again;
             let question = self.question(&Combination::new(), Asked::Need);
-            self.estimates.keep(&question, &self.done[&Combination::new()].answer);
+            self.estimates.replace(&question, &self.done[&Combination::new()].answer);
         }
     }
 
@@ -124,9 +143,11 @@ impl<'a> Tries<'a> {
         let Some(answer) = self.ask(combination, Asked::Need)? else { return Ok(None) };
         let is_known = answer.fits == Some(true);
         let mut fits = is_known && answer.needed() <= self.capacity;
+        let mut on_gpu = None;
         if is_known && !fits && answer.least() <= self.capacity {
             let verdict = self.ask(combination, Asked::Verdict)?;
-            fits = verdict.is_some_and(|verdict| verdict.fits == Some(true));
+            on_gpu = verdict.filter(|verdict| verdict.fits == Some(true));
+            fits = on_gpu.is_some();
         }
         let is_applied = answer.changes.iter().all(AppliedChange::is_applied);
         // What saves nothing is no part of a plan, and its cost is of no interest.
@@ -138,7 +159,7 @@ impl<'a> Tries<'a> {
         if !is_counted && is_known && is_applied && saves && combination.len() < 2 {
             cost = self.ask(combination, Asked::Cost)?.and_then(|answer| answer.cost);
         }
-        Ok(Some(Try { answer, fits, cost }))
+        Ok(Some(Try { answer, fits, on_gpu, cost }))
     }
 
     /// An estimate, from the cache or from a process; none where there is no time left.
@@ -201,9 +222,14 @@ impl<'a> Tries<'a> {
                 let error = answer.error.clone();
                 self.problem = Some(if is_empty {
                     Problem::PlanOfNothing
+                } else if answer.is_incomplete() {
+                    Problem::PlanIncomplete { reason: answer.why_unknown() }
                 } else {
                     Problem::PlanOfFailure { error }
                 });
+            }
+            if answer.is_incomplete() {
+                return Some(format!("what it needs is unknown: {}", answer.why_unknown()));
             }
             let error = answer.error.lines().last().unwrap_or_default().trim();
             return Some(format!("the program fails with it: {error}"));

@@ -1,7 +1,7 @@
 //! What is read of the answer of an estimate, and kept in the cache.
 
-use floodmark_analysis::Cause;
-use floodmark_trace::{AppliedChange, Bytes, StepCost};
+use floodmark_analysis::{Cause, StepPeaks};
+use floodmark_trace::{AppliedChange, Bytes, PhantomEnd, StepCost};
 use serde::{Deserialize, Serialize};
 
 /// What is read of an answer.
@@ -11,11 +11,19 @@ pub(crate) struct TryAnswer {
     pub(crate) fits: Option<bool>,
     pub(crate) unknown: Option<String>,
     pub(crate) error: String,
+    pub(crate) losses: Vec<String>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) ended: PhantomEnd,
+    pub(crate) steps: u32,
+    pub(crate) step_peaks: Option<StepPeaks>,
     pub(crate) peak_allocated: Bytes,
     pub(crate) peak_reserved: Bytes,
     pub(crate) devices: Vec<TryDevice>,
     pub(crate) changes: Vec<AppliedChange>,
     pub(crate) cost: Option<StepCost>,
+    /// When it ran, where it was not this command that ran it: seconds since 1970.
+    #[serde(skip)]
+    pub(crate) earlier: Option<u64>,
 }
 
 /// What is read of a device.
@@ -63,6 +71,25 @@ impl TryAnswer {
         names(self) == names(other)
             && self.needed() == other.needed()
             && self.peak_allocated == other.peak_allocated
+    }
+
+    /// Whether the program fits is known: only then the answer is remembered.
+    pub(crate) fn has_verdict(&self) -> bool {
+        self.fits.is_some()
+    }
+
+    /// Whether the recording misses allocations.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.unknown.as_deref() == Some("incomplete")
+    }
+
+    /// Why it has no verdict, in a line or some.
+    pub(crate) fn why_unknown(&self) -> String {
+        if !self.error.is_empty() {
+            return self.error.clone();
+        }
+        let found = self.losses.iter().chain(&self.notes).map(String::as_str);
+        found.collect::<Vec<_>>().join("; ")
     }
 
     /// Whether the program ran, and allocated nothing.

@@ -7,6 +7,7 @@ mod answer;
 mod cache;
 mod interruption;
 mod runner;
+pub(crate) mod text;
 mod varied_program;
 mod warm_process;
 
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 
@@ -27,8 +28,8 @@ use crate::commands::tries::interruption::Interruption;
 use crate::commands::tries::runner::{Output, Runner};
 pub(crate) use crate::commands::tries::varied_program::VariedProgram;
 
-/// Steps of a try when none are given: the first makes the optimizer's states, the second has them.
-const USUAL_STEPS: u32 = 2;
+/// A try with no number of steps ends as soon as two steps in a row have the same peaks, and after so many steps at the latest.
+const MOST_STEPS: u32 = 8;
 
 /// How often progress is shown.
 const LOOK: Duration = Duration::from_millis(20);
@@ -77,16 +78,18 @@ impl<'a> Estimates<'a> {
         }
         // An error of the user is said once, not by a process.
         machine(&question.phantom)?;
+        let began = SystemTime::now();
         let output = self.runner.run(&question)?;
-        Ok(self.read(&question, &output))
+        Ok(self.read(&question, &output, began))
     }
 
     /// An estimate whose trace is kept at [`Self::kept_trace`]: it runs even if its answer is known.
     pub(crate) fn record(&self, question: &Question) -> Result<TryAnswer> {
         let question = with_steps(question);
         machine(&question.phantom)?;
+        let began = SystemTime::now();
         let output = self.runner.run_and_keep(&question)?;
-        Ok(self.read(&question, &output))
+        Ok(self.read(&question, &output, began))
     }
 
     /// Where the trace of [`Self::record`] lies, as long as this value is there.
@@ -94,14 +97,16 @@ impl<'a> Estimates<'a> {
         self.runner.kept_trace()
     }
 
-    /// What a process answered, which is remembered.
-    fn read(&self, question: &Question, output: &Output) -> TryAnswer {
-        let Ok(answer) = serde_json::from_slice(&output.stdout) else {
+    /// What a process answered, which is remembered if it is a verdict.
+    fn read(&self, question: &Question, output: &Output, began: SystemTime) -> TryAnswer {
+        let Ok(answer) = serde_json::from_slice::<TryAnswer>(&output.stdout) else {
             // It may have been killed: nothing to remember.
             let error = estimate::tail(&output.stderr);
             return TryAnswer { unknown: Some("failed".to_owned()), error, ..TryAnswer::default() };
         };
-        self.cache.put(question, &answer);
+        if answer.has_verdict() {
+            self.cache.put(question, &answer, &output.files, began);
+        }
         answer
     }
 
@@ -115,15 +120,18 @@ impl<'a> Estimates<'a> {
         self.runner.take_repeated()
     }
 
-    /// Remembers an answer.
-    pub(crate) fn keep(&self, question: &Question, answer: &TryAnswer) {
-        self.cache.put(&with_steps(question), answer);
+    /// Remembers another answer to a question that was answered.
+    pub(crate) fn replace(&self, question: &Question, answer: &TryAnswer) {
+        self.cache.replace(&with_steps(question), answer);
     }
 }
 
 fn with_steps(question: &Question) -> Question {
     let mut question = question.clone();
-    question.phantom.steps.get_or_insert(USUAL_STEPS);
+    if question.phantom.steps.is_none() {
+        question.phantom.steps = Some(MOST_STEPS);
+        question.phantom.until_steady = true;
+    }
     question
 }
 

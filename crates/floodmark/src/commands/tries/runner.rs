@@ -4,6 +4,7 @@
 //! any of its answers counts: it repeats the first run, and the answer must be the same to the byte. Where forking is not
 //! safe, or the answer differs, every run is a new process.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -30,10 +31,15 @@ const WARM_VARIABLE: &str = "FLOODMARK_WARM_PROCESS";
 /// How many threads libraries start: with one for each processor, runs at the same time would disturb each other.
 const THREADS_VARIABLE: &str = "OMP_NUM_THREADS";
 
+/// Where an estimate writes down the program's own files that it imported.
+const FILES_VARIABLE: &str = "FLOODMARK_FILES_TO";
+
 /// What a process wrote.
 pub(super) struct Output {
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
+    /// The program's own files that it imported; empty where that is unknown.
+    pub(super) files: Vec<PathBuf>,
 }
 
 /// Runs the tries of one program.
@@ -153,6 +159,12 @@ impl<'a> Runner<'a> {
     }
 
     fn run_into(&self, question: &Question, trace: &Path) -> Result<Output> {
+        let mut output = self.run_program(question, trace)?;
+        output.files = imported_files(&files_beside(trace));
+        Ok(output)
+    }
+
+    fn run_program(&self, question: &Question, trace: &Path) -> Result<Output> {
         if self.begins_first() {
             return self.run_first(question, trace);
         }
@@ -231,13 +243,14 @@ impl<'a> Runner<'a> {
         let output = command
             .output()
             .with_context(|| format!("Failed to start `{} -m floodmark`", self.python.display()))?;
-        Ok(Output { stdout: output.stdout, stderr: output.stderr })
+        Ok(Output { stdout: output.stdout, stderr: output.stderr, files: Vec::new() })
     }
 
     fn command(&self, question: &Question, trace: &Path) -> Command {
         let mut command =
             estimate::process(self.python, &question.phantom, trace, &question.program);
         command.envs(self.environment.iter().map(|(key, value)| (key, value)));
+        command.env(FILES_VARIABLE, files_beside(trace));
         for setting in &question.environment {
             command.env(&setting.key, &setting.value);
         }
@@ -262,6 +275,19 @@ fn same_answer(one: &[u8], other: &[u8]) -> Option<TryAnswer> {
     let (one, other) = (read(one)?, read(other)?);
     let (first, second) = (written(&one)?, written(&other)?);
     (first == second).then_some(one)
+}
+
+fn files_beside(trace: &Path) -> PathBuf {
+    trace.with_extension("files")
+}
+
+/// The files that the processes of a run wrote down, a line of JSON each.
+fn imported_files(log: &Path) -> Vec<PathBuf> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let _ = std::fs::remove_file(log);
+    let of_process = |line: &str| serde_json::from_str::<Vec<PathBuf>>(line).unwrap_or_default();
+    let all: BTreeSet<PathBuf> = text.lines().flat_map(of_process).collect();
+    all.into_iter().collect()
 }
 
 /// Whether the first run has written down all its imports, to its end.

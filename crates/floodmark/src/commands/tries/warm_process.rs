@@ -153,6 +153,7 @@ impl WarmProcess {
         let output = Output {
             stdout: fs::read(&request.stdout).ok()?,
             stderr: fs::read(&request.stderr).ok()?,
+            files: Vec::new(),
         };
         let _ = fs::remove_file(&request.stdout);
         let _ = fs::remove_file(&request.stderr);

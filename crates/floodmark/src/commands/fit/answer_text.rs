@@ -3,7 +3,8 @@
 use floodmark_session::text::answer_text::AnswerText;
 use floodmark_session::text::sheet::{self, Cells, Sheet};
 
-use crate::commands::fit::answer::{Fit, FitPoint};
+use crate::commands::fit::answer::{Fit, FitPoint, Try};
+use crate::commands::tries::text;
 
 impl From<&Fit> for AnswerText {
     fn from(found: &Fit) -> Self {
@@ -16,9 +17,14 @@ fn one(found: &Fit) -> AnswerText {
     let Fit { name, gpu, .. } = found;
     let answer = match found.largest {
         Some(value) if found.is_last => {
-            format!("{name} = {value} fits on {gpu}: the largest value of `--vary`")
+            format!(
+                "{name} = {value} fits on {gpu}{}: the largest value of `--vary`",
+                length(found)
+            )
         }
-        Some(value) => format!("{name} = {value} is the largest that fits on {gpu}"),
+        Some(value) => {
+            format!("{name} = {value} is the largest that fits on {gpu}{}", length(found))
+        }
         None => format!("No value of {name} fits on {gpu}"),
     };
     let mut columns = sheet::numbers(&[name, "Peak allocated", "Peak reserved", "Needed"]);
@@ -28,7 +34,11 @@ fn one(found: &Fit) -> AnswerText {
             tried.value.to_string(),
             tried.peak_allocated.to_string(),
             tried.peak_reserved.to_string(),
-            format!("{}{}", if tried.fits { "" } else { "> " }, tried.needed),
+            if tried.fits {
+                text::beside_limit(tried.needed, found.capacity)
+            } else {
+                format!("> {}", tried.needed)
+            },
             if tried.fits { "yes" } else { "no" }.to_owned(),
         ],
         below: Vec::new(),
@@ -40,10 +50,31 @@ fn one(found: &Fit) -> AnswerText {
     });
     AnswerText {
         above: vec![answer],
-        losses: odd.collect(),
+        losses: further_steps(found).into_iter().chain(odd).collect(),
         sheets: vec![Sheet { columns, rows: rows.collect(), ..Sheet::default() }],
-        below: Vec::new(),
+        below: earlier_runs(found).into_iter().collect(),
     }
+}
+
+/// The try of the best values.
+fn best_try(found: &Fit) -> Option<&Try> {
+    found.tries.iter().find(|tried| Some(&tried.values) == found.best.as_ref())
+}
+
+/// For how many steps the best values were tried.
+fn length(found: &Fit) -> String {
+    let of = |tried: &Try| format!(", in {}", text::length(tried.ended, tried.steps));
+    best_try(found).map_or_else(String::new, of)
+}
+
+fn further_steps(found: &Fit) -> Option<String> {
+    let tried = best_try(found)?;
+    text::further_steps(tried.step_peaks, tried.steps)
+}
+
+fn earlier_runs(found: &Fit) -> Option<String> {
+    let times: Vec<_> = found.tries.iter().map(|tried| tried.from_earlier_run).collect();
+    text::earlier_runs(&times)
 }
 
 /// Several values: the frontier.
@@ -55,9 +86,10 @@ fn several(found: &Fit) -> AnswerText {
     };
     let answer = match (&found.best, &found.objective) {
         (Some(best), Some(objective)) => {
-            format!("{} fits on {gpu}, with the largest {objective}", described(best))
+            let length = length(found);
+            format!("{} fits on {gpu}{length}, with the largest {objective}", described(best))
         }
-        (Some(best), None) => format!("{} fits on {gpu}", described(best)),
+        (Some(best), None) => format!("{} fits on {gpu}{}", described(best), length(found)),
         (None, _) => format!("No combination of {} fits on {gpu}", found.names.join(", ")),
     };
     let mut above = vec![answer];
@@ -79,7 +111,8 @@ fn several(found: &Fit) -> AnswerText {
     } else {
         vec![Sheet { columns, rows, ..Sheet::default() }]
     };
-    AnswerText { above, losses: Vec::new(), sheets, below }
+    below.extend(earlier_runs(found));
+    AnswerText { above, losses: further_steps(found).into_iter().collect(), sheets, below }
 }
 
 fn row(point: &FitPoint) -> Cells {
