@@ -121,10 +121,12 @@ def begin(engine: Engine, machine: str) -> None:
     path = os.environ.pop(_VARIABLE, "")
     if not path:
         return
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
-    ImportLog(
-        lambda text: os.write(descriptor, text.encode()), {"engine": engine, "machine": machine}
-    )
+    # Where it cannot be written, every run is a new process.
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
+        ImportLog(
+            lambda text: os.write(descriptor, text.encode()), {"engine": engine, "machine": machine}
+        )
 
 
 def _is_importing(name: str) -> bool:

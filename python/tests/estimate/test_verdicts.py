@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 from support.answer_schema import check_answer
+from support.namespaces import needs_namespaces
 from support.phantoms import needs_cuda_build
 
 import floodmark
@@ -82,6 +85,27 @@ def test_what_has_no_verdict_is_neither_an_answer_of_fit_nor_kept(cached):
         assert "it is unknown whether the program fits: recording stopped" in done.stderr
         assert "an earlier run" not in done.stderr
     assert not list((cached.folder / "cache").rglob("*.json"))
+
+
+@needs_namespaces
+def test_a_full_temporary_folder_is_said_in_a_sentence(cached):
+    cached.write(SIZES, "p.py")
+    full = cached.folder / "full"
+    full.mkdir()
+    mount = f"mount -t tmpfs -o size=64k tmpfs {full}"
+    words = [sys.executable, "-m", "floodmark", "fit", "--vary", "B=1..2", "p.py", "8", "{B}"]
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh", *words],
+        cwd=cached.folder,
+        env={**cached.environment, "TMPDIR": str(full)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Traceback" not in done.stderr
+    first, *_, last = done.stderr.splitlines()
+    assert "the temporary folder cannot be written: No space left on device" in first
+    assert last.startswith("hint: free space where temporary files go")
 
 
 def test_a_change_in_a_module_elsewhere_is_seen(cached):

@@ -52,6 +52,8 @@ pub(crate) enum Problem {
     VariedTwice { name: String },
     #[error("the program failed with {values}{}", .tail)]
     TryFailed { values: String, tail: String },
+    #[error("nothing can be tried, because the temporary folder cannot be written: {error}")]
+    NoTemporarySpace { error: String },
     #[error("with {values} it is unknown whether the program fits: {reason}")]
     TryIncomplete { values: String, reason: String },
     #[error("with {values} the program allocated nothing on the GPU")]
@@ -112,7 +114,9 @@ impl Hint for Problem {
                 Some("write it where the value goes: `train.py --batch {BATCH}`")
             }
             Self::VariedTwice { .. } => Some("give all its values in one `--vary`"),
-            Self::TryIncomplete { .. } | Self::PlanIncomplete { .. } => Some(
+            Self::NoTemporarySpace { .. }
+            | Self::TryIncomplete { .. }
+            | Self::PlanIncomplete { .. } => Some(
                 "free space where temporary files go, or choose another folder with the variable `TMPDIR`",
             ),
             Self::TryFailed { .. } | Self::NothingOnGpu { .. } => {

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::io::Write as _;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,6 +21,7 @@ use crate::commands::args::PhantomArgs;
 use crate::commands::estimate;
 use crate::commands::tries::warm_process::WarmProcess;
 use crate::commands::tries::{Question, TryAnswer};
+use crate::text::failure::Problem;
 use crate::text::output;
 
 /// Where an estimate writes down what it imports.
@@ -33,6 +35,9 @@ const THREADS_VARIABLE: &str = "OMP_NUM_THREADS";
 
 /// Where an estimate writes down the program's own files that it imported.
 const FILES_VARIABLE: &str = "FLOODMARK_FILES_TO";
+
+/// The trace and the journal of a small try need this space, and more.
+const LEAST_SPACE: usize = 1 << 20;
 
 /// What a process wrote.
 pub(super) struct Output {
@@ -118,6 +123,7 @@ impl<'a> Runner<'a> {
             .prefix("floodmark-")
             .tempdir()
             .context("Failed to create a temporary folder")?;
+        check_space(folder.path())?;
         let shared = Arc::new(Shared::default());
         if std::env::var_os(WARM_VARIABLE).is_some_and(|value| value == "0") {
             shared.set(State::Fresh);
@@ -275,6 +281,14 @@ fn same_answer(one: &[u8], other: &[u8]) -> Option<TryAnswer> {
     let (one, other) = (read(one)?, read(other)?);
     let (first, second) = (written(&one)?, written(&other)?);
     (first == second).then_some(one)
+}
+
+/// Every try would fail in a folder that is full: it is said before the first.
+fn check_space(folder: &Path) -> Result<()> {
+    let failed = |error: std::io::Error| Problem::NoTemporarySpace { error: error.to_string() };
+    let mut file = tempfile::tempfile_in(folder).map_err(failed)?;
+    file.write_all(&vec![0; LEAST_SPACE]).map_err(failed)?;
+    Ok(())
 }
 
 fn files_beside(trace: &Path) -> PathBuf {
