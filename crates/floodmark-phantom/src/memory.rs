@@ -18,6 +18,8 @@ pub(crate) struct Memory {
     blocks: BTreeMap<u64, Block>,
     capacity: u64,
     used: u64,
+    /// The part of `used` that was created and never mapped.
+    unmapped: u64,
     peak: u64,
 }
 
@@ -37,7 +39,7 @@ impl Memory {
         let start = reserve(length, RANGE_BYTES)?;
         let end = start + length;
         let (space, blocks) = (AddressSpace::new(start..end), BTreeMap::new());
-        Some(Self { start, end, space, blocks, capacity, used: 0, peak: 0 })
+        Some(Self { start, end, space, blocks, capacity, used: 0, unmapped: 0, peak: 0 })
     }
 
     /// Whether the address is one of this device's own stretch.
@@ -65,18 +67,29 @@ impl Memory {
         Some(block.bytes)
     }
 
-    /// Memory without an address of this stretch: of a pool, or mapped by the program.
-    pub(crate) fn take(&mut self, bytes: u64) -> bool {
+    /// Memory without an address. It counts towards the peak once it is mapped: torch creates an expandable segment in
+    /// small handles and releases them unmapped when one of them fails, and no part of the program needs what such a try created.
+    pub(crate) fn create(&mut self, bytes: u64) -> bool {
         let fits = bytes <= self.free_bytes();
         if fits {
-            self.charge(bytes);
+            self.used += bytes;
+            self.unmapped += bytes;
         }
         fits
     }
 
-    /// Gives back what [`Memory::take`] took.
-    pub(crate) fn untake(&mut self, bytes: u64) {
+    /// What [`Memory::create`] created is mapped for the first time.
+    pub(crate) fn map_created(&mut self, bytes: u64) {
+        self.unmapped = self.unmapped.saturating_sub(bytes);
+        self.charge(0);
+    }
+
+    /// Releases what [`Memory::create`] created.
+    pub(crate) fn release_created(&mut self, bytes: u64, was_mapped: bool) {
         self.used = self.used.saturating_sub(bytes);
+        if !was_mapped {
+            self.unmapped = self.unmapped.saturating_sub(bytes);
+        }
     }
 
     /// The block that an address lies in: its start and how long it was asked to be.
@@ -99,7 +112,7 @@ impl Memory {
 
     fn charge(&mut self, bytes: u64) {
         self.used += bytes;
-        self.peak = self.peak.max(self.used);
+        self.peak = self.peak.max(self.used - self.unmapped);
     }
 }
 
@@ -154,6 +167,20 @@ mod tests {
         assert!(memory.allocate(64 << 20).is_some());
         assert_eq!(memory.free_bytes(), 0);
         assert_eq!(memory.peak(), 64 << 20);
+    }
+
+    #[test]
+    fn memory_that_is_released_unmapped_is_not_part_of_the_peak() {
+        let mut memory = memory(64 << 20);
+        assert!(memory.create(20 << 20));
+        memory.map_created(20 << 20);
+        // Two handles of a segment of three, of which the last one fails.
+        assert!(memory.create(20 << 20) && memory.create(20 << 20) && !memory.create(20 << 20));
+        memory.release_created(20 << 20, false);
+        memory.release_created(20 << 20, false);
+        assert_eq!((memory.peak(), memory.free_bytes()), (20 << 20, 44 << 20));
+        memory.release_created(20 << 20, true);
+        assert_eq!((memory.peak(), memory.free_bytes()), (20 << 20, 64 << 20));
     }
 
     #[test]

@@ -16,8 +16,9 @@ use crate::streams::new_handle;
 struct Piece {
     device: usize,
     bytes: u64,
-    /// How often it is mapped, and whether its handle is held.
+    /// How often it is mapped, whether it ever was, and whether its handle is held.
     maps: u32,
+    was_mapped: bool,
     is_held: bool,
 }
 
@@ -42,7 +43,7 @@ impl Pieces {
         if let Some(&piece) = self.pieces.get(&handle).filter(is_unused) {
             self.pieces.remove(&handle);
             if let Some(mut memory) = machine().and_then(|machine| machine.memory(piece.device)) {
-                memory.untake(piece.bytes);
+                memory.release_created(piece.bytes, piece.was_mapped);
             }
         }
     }
@@ -110,11 +111,14 @@ unsafe extern "C" fn cuMemCreate(
     let device = usize::try_from(id).unwrap_or(0);
     let bytes = (bytes as u64).next_multiple_of(PAGE_BYTES);
     let Some(mut memory) = machine.memory(device) else { return INVALID_VALUE };
-    if !memory.take(bytes) {
+    if !memory.create(bytes) {
         return OUT_OF_MEMORY;
     }
+    // Others lock the memory while they hold the pieces.
+    drop(memory);
     let made = new_handle();
-    with(|all| all.pieces.insert(made, Piece { device, bytes, maps: 0, is_held: true }));
+    let piece = Piece { device, bytes, maps: 0, was_mapped: false, is_held: true };
+    with(|all| all.pieces.insert(made, piece));
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(handle, made) };
     SUCCESS
@@ -135,6 +139,12 @@ extern "C" fn cuMemMap(addr: u64, bytes: usize, _offset: usize, handle: u64, _fl
     with(|all| {
         let Some(piece) = all.pieces.get_mut(&handle) else { return INVALID_VALUE };
         piece.maps += 1;
+        if !piece.was_mapped {
+            piece.was_mapped = true;
+            if let Some(mut memory) = machine().and_then(|machine| machine.memory(piece.device)) {
+                memory.map_created(piece.bytes);
+            }
+        }
         all.mapped.insert(addr, (handle, bytes as u64));
         SUCCESS
     })
