@@ -62,7 +62,7 @@ describe("a snapshot that ran out of memory", () => {
   it("proves what fits, and lists who owns the memory", async () => {
     const proofs = page.locator(".oom-proofs li");
     expect(await proofs.count()).toBeGreaterThan(1);
-    expect(await proofs.first().innerText()).toContain("✓ fits");
+    expect(await proofs.first().innerText()).toContain("✓ succeeds");
     expect(await page.locator(".oom-proofs").innerText()).toMatch(
       /with [\d.]+ [KMG]iB more memory/,
     );

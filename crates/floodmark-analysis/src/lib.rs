@@ -42,6 +42,7 @@ pub use allocation::context::{Context, Phase};
 pub use allocation::framework::{FrameChoice, NotFrames, ShownFrames};
 pub use allocation::line::{AllocationLine, AllocationLines};
 pub use allocation::location::Frame;
+pub use allocation::main_script::{main_script, program_folder};
 pub use allocation::short_location::{below_packages, fitting_form, is_location, shorter_forms};
 pub use allocation::tensor_module::TensorModules;
 pub use allocator::block_owners::BlockOwner;
@@ -74,7 +75,7 @@ pub use index::TraceIndex;
 pub use index::growing_index::GrowingIndex;
 pub use index::moment_index::MomentIndex;
 pub use layers::{Layer, LayerEvent, LayerEventKind, LayerQuestion, LayerSource, Layers, layers};
-pub use moment::at::{At, NotAMoment};
+pub use moment::at::{At, NotAMoment, StepPhase};
 pub use moment::category_peaks::{CategoryPeak, category_peaks};
 pub use moment::live_summary::{
     CategoryBytes, LiveDevice, LiveSummary, history, history_by_category, live_summary,
@@ -91,7 +92,9 @@ pub use report::icicle::{Icicle, IcicleBy, IcicleNode, NotAnIcicle, icicle};
 pub use report::row::{Detail, Largest, Row};
 pub use report::sandwich::{FunctionBytes, Sandwich, sandwich};
 pub use report::source_files::{SourceFileBytes, SourceFiles, source_files};
-pub use report::{By, FORMAT, NotAGrouping, Question, Report, report, report_with};
+pub use report::{
+    By, FORMAT, NotAGrouping, Question, Report, add_category_peaks, report, report_with,
+};
 pub use steps::leaks::{Leak, Leaks, leaks};
 pub use steps::{PhasePeak, Step, Steps, steps};
 pub use timeline::allocation_tile::{AllocationTile, Ribbon, allocation_tile};

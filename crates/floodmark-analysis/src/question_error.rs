@@ -65,6 +65,22 @@ pub enum QuestionError {
         /// When the recording ended.
         end: Micros,
     },
+    /// The recording has fewer steps.
+    #[error("there is no step {step}: finished steps in this trace: {finished}, counted from 0")]
+    NoSuchStep {
+        /// The requested one.
+        step: u32,
+        /// How many finished.
+        finished: u32,
+    },
+    /// Nothing was allocated in this phase of the step.
+    #[error("nothing was allocated in {phase} of step {step}")]
+    NoPhaseInStep {
+        /// The step.
+        step: u32,
+        /// The requested phase.
+        phase: &'static str,
+    },
     /// The picture is not cut that finely.
     #[error(
         "there is no tile {tile} on level {level}; level {deepest} is the last, and level n has 2^n tiles"
@@ -98,6 +114,9 @@ impl Hint for QuestionError {
             }
             Self::NoSuchAllocation { .. } => Some("allocations are counted from 0"),
             Self::AfterEnd { .. } => Some("`--at end` shows the end"),
+            Self::NoSuchStep { .. } | Self::NoPhaseInStep { .. } => {
+                Some("`floodmark report --by step` shows the steps and their phases")
+            }
             Self::NoSuchTile { .. } => Some("the timeline states its deepest level"),
         }
     }

@@ -100,6 +100,7 @@ impl<'a> Columns<'a> {
 
     fn of_categories(&mut self) {
         self.text("category", fact!(Category, category => Some(category)));
+        self.bytes("peak", fact!(Category, peak => *peak));
         self.named_bytes("largest", ["location", "bytes"], |row| {
             let Detail::Category { largest, .. } = &row.detail else { return Vec::new() };
             largest.iter().map(|one| (one.location.as_str(), one.bytes)).collect()

@@ -100,11 +100,13 @@ struct Said {
     is_exact: bool,
     /// Why the exit status is not 0 although there is an answer.
     objection: Option<anyhow::Error>,
+    /// What to ask next, for stderr.
+    hint: Option<String>,
 }
 
 impl From<String> for Said {
     fn from(text: String) -> Self {
-        Self { text, is_exact: false, objection: None }
+        Self { text, is_exact: false, objection: None, hint: None }
     }
 }
 
@@ -183,7 +185,10 @@ fn finished(said: anyhow::Result<Said>) -> ExitStatus {
     match said {
         Ok(said) => match (said.print(), said.objection) {
             (ExitStatus::Done, Some(objection)) => output::failure(&objection),
-            (status, _) => status,
+            (status, _) => {
+                output::hint(said.hint.as_deref());
+                status
+            }
         },
         Err(error) => output::failure(&error),
     }

@@ -37,7 +37,7 @@ from floodmark.estimate.step_cost import StepMeasure, measured_in
 from floodmark.estimate.world import rank_hub
 from floodmark.estimate.world.launcher import launched_as
 from floodmark.recording.recorder import rank_of_process, say
-from floodmark.recording.run import Program, short_path
+from floodmark.recording.run import Program, next_question, short_path
 from floodmark.reports.trace import Estimate
 
 #: How many operator calls are printed with `--ops`.
@@ -211,11 +211,11 @@ def _run(plan: _core.EstimatePlan, attempt: _Attempt) -> int:
     except _core.PhantomError as error:
         print(f"error: Failed to simulate a GPU\n  Caused by: {error}", file=sys.stderr)
         return 1
-    gpus = "a simulated GPU" if machine.gpus == 1 else f"{machine.gpus} simulated GPUs"
+    gpus = machine.name if machine.gpus == 1 else f"{machine.gpus} × {machine.name}"
     memory = ": memory is exact"
     if isinstance(block, FakeBlock):
         memory = ", with fake tensors: memory follows from their shapes"
-    say(f"{machine.name} is {gpus}{memory}, computed values are meaningless")
+    say(f"Simulating {gpus}{memory}, computed values are meaningless")
     import_log.begin("fake" if isinstance(block, FakeBlock) else "phantom", machine.to_json())
     files_to = program_files.wanted()
     recorder = program.start(block if isinstance(block, FakeBlock) else None)
@@ -328,7 +328,11 @@ def _answer(plan: _core.EstimatePlan, first: _Attempt, ended: _Ended, rerun: _En
     output = traces.move_to_output(plan.run)
     if not plan.run.quiet:
         name = short_path(output)
-        say(f"`{name}`: see what filled it with `floodmark report {name}`")
+        say(
+            next_question(
+                name, ran_out=any(device["failed"] for device in found.to_dict()["devices"])
+            )
+        )
     return _status_of(found, status)
 
 

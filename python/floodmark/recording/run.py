@@ -99,6 +99,13 @@ def short_path(path: Path) -> str:
         return str(path)
 
 
+def next_question(name: str, *, ran_out: bool) -> str:
+    """What to ask of a recording that was just written."""
+    if ran_out:
+        return f"`{name}`: see why memory ran out with `floodmark oom {name}`"
+    return f"`{name}`: see what filled it with `floodmark report {name}`"
+
+
 def _finish(recorder: Recorder, quiet: bool, pid: int) -> None:
     if getpid() != pid:
         return
@@ -109,7 +116,7 @@ def _finish(recorder: Recorder, quiet: bool, pid: int) -> None:
         trace = recorder.trace
         name = short_path(recorder.path)
         lines = [line.strip().removeprefix("floodmark: ") for line in str(trace).splitlines()]
-        lines.append(f"`{name}`: see what filled it with `floodmark report {name}`")
+        lines.append(next_question(name, ran_out=bool(trace.summary()["failed_requests"])))
         rank = trace.header["rank"]
         say_together(lines if rank is None else [f"rank {rank}: {line}" for line in lines])
     except Exception as error:

@@ -13,8 +13,9 @@ Device = str
 # What the rows of a report are.
 By = Literal["line", "stack", "module", "op", "op-call", "parameter", "phase", "category", "tensor", "step", "segment"]
 
-# Which time an answer is about: `time` is one that the question chose.
-At = Literal["peak", "oom", "end", "time"]
+# Which time an answer is about: `time` is one that the question chose, `step` the peak of a step or
+# of one phase of it.
+At = Literal["peak", "oom", "end", "time", "step"]
 
 # A number of bytes.
 Bytes = int
@@ -139,7 +140,7 @@ class FragmentationReport(TypedDict):
     """Wasted memory at the time of a report, and over time."""
 
     largest_request: Bytes
-    """The largest request of the recording."""
+    """The largest request of the recording, failed ones included."""
     at: Fragmentation
     """At the time of the report."""
     over_time: list[FragmentationAt]
@@ -382,6 +383,8 @@ class CategoryRow(TypedDict):
     """What the row is about: its line, module, operator, category or other name."""
     category: Category
     """Its name."""
+    peak: Bytes | None
+    """Its own peak over the whole recording, at whatever time; null where it was not asked for."""
     largest: list[Largest]
     """Its three largest allocations."""
 
@@ -1125,6 +1128,11 @@ class OomReport(TypedDict):
     not known."""
     proofs: list[Proof]
     """Changes that were simulated."""
+    is_last: bool
+    """Whether nothing was allocated on the device after it: the recording ends there."""
+    scope: str
+    """What the proofs say nothing about, as a sentence: what the program requests after this
+    request."""
     lines: list[Row]
     """What filled the memory, by line."""
     modules: list[Row]
@@ -1134,7 +1142,8 @@ class OomReport(TypedDict):
 
 
 class Proof(TypedDict):
-    """Whether the failed allocation would have succeeded with a change."""
+    """Whether the failed allocation would have succeeded with a change. What the program
+    requests after it is not known."""
 
     alloc_conf: str
     """With these settings; those of the recording when there are none."""
@@ -1250,6 +1259,9 @@ class Simulation(TypedDict):
     best: int | None
     """The number of the best run: none fails, and it reserves least; null when there is one
     only, or all fail."""
+    scope: str | None
+    """What the runs do not show, as a sentence, where the recording has a failed allocation:
+    what the program requests after it."""
     losses: Losses
     """What the recording misses."""
 
@@ -1278,6 +1290,8 @@ class FailedRequest(TypedDict):
     """The number of the event."""
     seconds: float
     """The time, in seconds since the recording began."""
+    step: int | None
+    """The step, where there are steps."""
     requested: Bytes
     """The requested bytes."""
 

@@ -73,7 +73,7 @@ def test_a_program_that_fits_says_what_it_needs(training):
     # stdout has the estimate alone; what it is, is said once.
     assert "the end" not in done.stdout
     assert "the end" in done.stderr
-    assert done.stderr.count("is a simulated GPU") == 1
+    assert done.stderr.count("Simulating ") == 1
     found = floodmark.Trace.open(training.folder / "a.flood").estimate()
     assert found.fits is True
     row = found.rows[0]
@@ -127,11 +127,41 @@ def test_a_program_that_does_not_fit_fails_as_it_would(training):
     device = found["devices"][0]
     assert device["failed"]["request"]["bytes"] == 900 * MIB
     assert device["needed"] > device["capacity"] == 1 << 30
-    text = training.floodmark(
-        "estimate", "--gpu", "t4", "--memory", "1GiB", "train.py", "--batch", "9"
-    ).stdout
+    options = ("--gpu", "t4", "--memory", "1GiB", "-o", "b.flood", "train.py", "--batch", "9")
+    shown = training.floodmark("estimate", *options)
+    text = shown.stdout
     assert text.startswith("Does not fit: Tesla T4 (simulated), out of memory after 0 steps\n")
     assert "900.0 MiB requested at train.py:" in text
+    # torch's own message is the program's; it is not repeated.
+    assert "Tried to allocate" not in text
+    assert "see why memory ran out with `floodmark oom b.flood`" in shown.stderr
+    explained = training.floodmark("oom", "b.flood")
+    assert "`floodmark plan --memory 1024MiB train.py --batch 9`" in explained.stderr
+
+
+@pytest.mark.parametrize("asked", [900, 2000])
+def test_a_segment_that_could_not_grow_is_no_memory_of_libraries(programs, asked):
+    """torch creates an expandable segment in small handles, and releases them when one fails."""
+    programs.write(
+        f"""
+        import torch
+        kept = [torch.empty(200 << 20, dtype=torch.uint8, device="cuda") for _ in range(8)]
+        del kept[::2]
+        try:
+            large = torch.empty({asked} << 20, dtype=torch.uint8, device="cuda")
+        except torch.OutOfMemoryError:
+            pass
+        """,
+        "grows.py",
+    )
+    settings = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    options = ("--gpu", "rtx4090", "--memory", "2560MiB", "grows.py")
+    _, found = estimate(programs, *options, env=settings)
+    [device] = found["devices"]
+    assert device["outside_torch"] == 0
+    _, found = estimate(programs, *options)
+    [default] = found["devices"]
+    assert (default["outside_torch"], default["needed"]) == (0, device["needed"])
 
 
 def test_a_program_that_dies_of_something_else_leaves_the_question_open(programs):

@@ -43,6 +43,22 @@ def test_five_lines_at_the_end_say_what_was_recorded(programs):
     assert forced.returncode == 0
 
 
+def test_after_a_failed_allocation_the_next_question_is_why(programs):
+    programs.write(
+        """
+        import torch
+        try:
+            torch.empty(1 << 50, dtype=torch.uint8)
+        except RuntimeError:
+            pass
+        """,
+        "huge.py",
+    )
+    done = programs.floodmark("run", "-o", "huge.flood", "huge.py")
+    assert "`huge.flood`: see why memory ran out with `floodmark oom huge.flood`" in done.stderr
+    assert "floodmark report" not in done.stderr
+
+
 def test_torch_may_come_late_or_never(programs):
     programs.write("print(sum(range(10)))", "never.py")
     done = programs.floodmark("run", "-o", "never.flood", "never.py")

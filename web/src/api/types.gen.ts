@@ -313,8 +313,8 @@ export type Moment = {
   request?: Request;
 };
 
-/** Which time an answer is about: `time` is one that the question chose. */
-export type At = "peak" | "oom" | "end" | "time";
+/** Which time an answer is about: `time` is one that the question chose, `step` the peak of a step or of one phase of it. */
+export type At = "peak" | "oom" | "end" | "time" | "step";
 
 /** A failed allocation. */
 export type Request = {
@@ -549,7 +549,7 @@ export type By = "line" | "stack" | "module" | "op" | "op-call" | "parameter" | 
 
 /** Wasted memory at the time of a report, and over time. */
 export type FragmentationReport = {
-  /** The largest request of the recording. */
+  /** The largest request of the recording, failed ones included. */
   largest_request: Bytes;
   /** At the time of the report. */
   at: Fragmentation;
@@ -691,6 +691,8 @@ export type Row = {
   | {
       /** Its name. */
       category: Category;
+      /** Its own peak over the whole recording, at whatever time; null where it was not asked for. */
+      peak: Bytes | null;
       /** Its three largest allocations. */
       largest: Largest[];
     }
@@ -1007,6 +1009,8 @@ export type FailedRequest = {
   event: number;
   /** The time, in seconds since the recording began. */
   seconds: number;
+  /** The step, where there are steps. */
+  step: number | null;
   /** The requested bytes. */
   requested: Bytes;
 };
@@ -1650,6 +1654,10 @@ export type OomReport = {
   needed: Bytes | null;
   /** Changes that were simulated. */
   proofs: Proof[];
+  /** Whether nothing was allocated on the device after it: the recording ends there. */
+  is_last: boolean;
+  /** What the proofs say nothing about, as a sentence: what the program requests after this request. */
+  scope: string;
   /** What filled the memory, by line. */
   lines: Row[];
   /** What filled the memory, by module. */
@@ -1661,7 +1669,7 @@ export type OomReport = {
 /** Why an allocation failed. */
 export type OomReason = "capacity" | "fragmentation" | "other_pool" | "pending_frees" | "outside_torch";
 
-/** Whether the failed allocation would have succeeded with a change. */
+/** Whether the failed allocation would have succeeded with a change. What the program requests after it is not known. */
 export type Proof = {
   /** With these settings; those of the recording when there are none. */
   alloc_conf: string;
@@ -1755,6 +1763,8 @@ export type Simulation = {
   runs: SimulatedRun[];
   /** The number of the best run: none fails, and it reserves least; null when there is one only, or all fail. */
   best: number | null;
+  /** What the runs do not show, as a sentence, where the recording has a failed allocation: what the program requests after it. */
+  scope: string | null;
   /** What the recording misses. */
   losses: Losses;
 };

@@ -13,7 +13,7 @@ const moment = {
 
 it("a moment is said as the terminal says it", () => {
   expect(momentSentence({ ...moment, what: "peak" })).toBe(
-    "Peak of cuda:0: 13.54 GiB allocated, 14.20 GiB reserved, at 1.234 s in step 3, backward of mlp",
+    "Peak of cuda:0: 13.54 GiB allocated, 14.20 GiB reserved, in step 3, backward of mlp, at 1.234 s",
   );
   expect(
     momentSentence({
@@ -24,7 +24,7 @@ it("a moment is said as the terminal says it", () => {
       module: null,
       reserved: null,
     }),
-  ).toBe("End on cuda:0: 13.54 GiB allocated, at 1.234 s, outside the model");
+  ).toBe("End on cuda:0: 13.54 GiB allocated, outside forward/backward/optimizer, at 1.234 s");
   expect(
     momentSentence({
       ...moment,
@@ -34,7 +34,7 @@ it("a moment is said as the terminal says it", () => {
       request: { bytes: 2 ** 31, location: "train.py:3 (main)" },
     }),
   ).toBe(
-    "Out of memory on cuda:0: 2.000 GiB requested at train.py:3 (main), with 13.54 GiB allocated, 14.20 GiB reserved, at 1.234 s in step 3",
+    "Out of memory on cuda:0: 2.000 GiB requested at train.py:3 (main), with 13.54 GiB allocated, 14.20 GiB reserved, in step 3, at 1.234 s",
   );
 });
 
@@ -42,7 +42,7 @@ it("a failed allocation is said with what was free and the limit, where they are
   const request = { bytes: 2 ** 31, location: "train.py:3 (main)" };
   const free = 12 * 2 ** 20;
   expect(failureSentence({ ...moment, request, free, unreserved: 2 ** 30, limit: 2 ** 34 })).toBe(
-    "Out of memory on cuda:0: 2.000 GiB requested at train.py:3 (main), 12.00 MiB free in torch's segments, 1.000 GiB not reserved, limit 16.00 GiB, at 1.234 s in step 3, backward of mlp",
+    "Out of memory on cuda:0: 2.000 GiB requested at train.py:3 (main), 12.00 MiB free in torch's segments, 1.000 GiB not reserved, limit 16.00 GiB, in step 3, backward of mlp, at 1.234 s",
   );
   const cpu = { ...moment, device: "cpu", step: null, phase: null, module: null };
   expect(failureSentence({ ...cpu, request, free: null, unreserved: null, limit: null })).toBe(

@@ -6,7 +6,7 @@ import { shortener } from "./paths";
 /** What a sentence needs of a moment and the totals beside it. */
 export interface MomentTotals {
   readonly device: string;
-  readonly what: "peak" | "oom" | "end" | "time";
+  readonly what: "peak" | "oom" | "end" | "time" | "step";
   readonly seconds: number;
   readonly step: number | null;
   readonly phase: string | null;
@@ -16,13 +16,14 @@ export interface MomentTotals {
   readonly reserved: number | null;
 }
 
-/** `Peak of cuda:0: 13.54 GiB allocated, 14.20 GiB reserved, at 1.234 s in step 3, backward of mlp`. */
+/** `Peak of cuda:0: 13.54 GiB allocated, 14.20 GiB reserved, in step 3, backward of mlp, at 1.234 s`. */
 export function momentSentence(moment: MomentTotals): string {
   const begin = {
     peak: `Peak of ${moment.device}:`,
     oom: `Out of memory on ${moment.device}: ${request(moment)}with`,
     end: `End on ${moment.device}:`,
     time: `Memory of ${moment.device}:`,
+    step: `Peak of step ${moment.step} on ${moment.device}:`,
   }[moment.what];
   const reserved = moment.reserved === null ? "" : `, ${formatBytes(moment.reserved)} reserved`;
   return `${begin} ${formatBytes(moment.allocated)} allocated${reserved}, ${whenSentence(moment)}`;
@@ -38,7 +39,7 @@ export interface FailedTotals extends Omit<MomentTotals, "what"> {
   readonly limit: number | null;
 }
 
-/** `Out of memory on cuda:0: 2.000 GiB requested at train.py:3 (main), 12.00 MiB free in torch's segments, 1.000 GiB not reserved, limit 16.00 GiB, at 1.234 s in step 3`. */
+/** `Out of memory on cuda:0: 2.000 GiB requested at train.py:3 (main), 12.00 MiB free in torch's segments, 1.000 GiB not reserved, limit 16.00 GiB, in step 3, at 1.234 s`. */
 export function failureSentence(failed: FailedTotals): string {
   const free = failed.free === null ? "" : `${formatBytes(failed.free)} free in torch's segments, `;
   const rest = failed.unreserved === null ? "" : `${formatBytes(failed.unreserved)} not reserved, `;
@@ -46,12 +47,12 @@ export function failureSentence(failed: FailedTotals): string {
   return `Out of memory on ${failed.device}: ${request(failed)}${free}${rest}${limit}${whenSentence(failed)}`;
 }
 
-/** `at 1.234 s in step 3, backward of mlp`. */
+/** `in step 3, backward of mlp, at 1.234 s`. */
 export function whenSentence(
   moment: Pick<MomentTotals, "seconds" | "step" | "phase" | "module">,
 ): string {
-  const step = moment.step === null ? "" : ` in step ${moment.step}`;
-  return `at ${moment.seconds.toFixed(3)} s${step}${doing(moment.phase, moment.module)}`;
+  const step = moment.step === null ? "" : `in step ${moment.step}, `;
+  return `${step}${doing(moment.phase, moment.module)}at ${moment.seconds.toFixed(3)} s`;
 }
 
 /** `step 3`, or `step 3, not finished` where the program failed in it or the recording stopped. */
@@ -64,10 +65,15 @@ export function capital(sentence: string): string {
   return sentence.replace(/^[a-z]+(?=[ ,;:]|$)/, (word) => word[0]?.toUpperCase() + word.slice(1));
 }
 
+/** A phase as it is shown. */
+export function phaseName(phase: string): string {
+  return phase === "outside" ? "outside forward/backward/optimizer" : phase;
+}
+
 function doing(phase: string | null, module: string | null): string {
-  if (phase === "outside") return ", outside the model";
-  if (phase !== null) return module === null ? `, ${phase}` : `, ${phase} of ${module}`;
-  return module === null ? "" : `, in ${module}`;
+  if (phase === "outside") return `${phaseName(phase)}, `;
+  if (phase !== null) return module === null ? `${phase}, ` : `${phase} of ${module}, `;
+  return module === null ? "" : `in ${module}, `;
 }
 
 function request(moment: Pick<MomentTotals, "request">): string {

@@ -4,6 +4,7 @@ import type { AllocationCard, CardFrame } from "../api/types.gen";
 import { formatBytes } from "../base/bytes";
 import { pathTail } from "../base/paths";
 import { formatDuration, formatSeconds } from "../base/seconds";
+import { phaseName } from "../base/sentences";
 import "./allocation_card.css";
 import { FramesToggle, framesField } from "./frames_toggle";
 import { SourceLink } from "./source_link";
@@ -59,7 +60,7 @@ function facts(card: AllocationCard): [string, string][] {
     ["category", card.category],
     ["module", card.module],
     ["operator", card.op],
-    ["phase", card.phase],
+    ["phase", card.phase && phaseName(card.phase)],
     ["step", card.step === null ? null : String(card.step)],
     [
       "allocated",

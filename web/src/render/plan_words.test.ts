@@ -79,13 +79,13 @@ it("says what the unchanged program needs, in torch and outside of it", () => {
 describe("what it costs", () => {
   it("has the time where that is known", () => {
     expect(costSentence({ slow_down: 1.154, slows: true, numerics: "rounding" })).toBe(
-      "a step takes about 115 % of the time; results differ by rounding alone",
+      "steps take ~1.2 × as long; results differ by rounding alone",
     );
     expect(costSentence({ slow_down: null, slows: true, numerics: "same" })).toBe(
-      "a step takes longer; results stay the same",
+      "steps take longer; results stay the same",
     );
     expect(costSentence({ slow_down: null, slows: true, numerics: "same", gpus: 4 })).toBe(
-      "4 GPUs, each with the batch of the program; a step takes longer; results stay the same",
+      "4 GPUs, each with the batch of the program; steps take longer; results stay the same",
     );
     expect(formatMultiple(null)).toBe("?");
   });

@@ -44,9 +44,8 @@ export function costSentence(
 ): string {
   const { slow_down: slowDown, slows, numerics, gpus = 1 } = cost;
   const more = gpus > 1 ? `${gpus} GPUs, each with the batch of the program; ` : "";
-  const longer = slows ? "a step takes longer" : "a step takes no longer";
-  const time =
-    slowDown === null ? longer : `a step takes about ${formatMultiple(slowDown)} of the time`;
+  const longer = slows ? "steps take longer" : "steps take no longer";
+  const time = slowDown === null ? longer : `steps take ~${slowDown.toFixed(1)} × as long`;
   return `${more}${time}; ${RESULTS[numerics]}`;
 }
 

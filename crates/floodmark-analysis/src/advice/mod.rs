@@ -116,7 +116,7 @@ pub fn advise(trace: &Trace, device: Option<Device>) -> Result<AdviceReport, Que
     };
     check_device(trace, device)?;
     let context = Context::new(trace);
-    let mut adviser = Adviser::new(trace, device);
+    let mut adviser = Adviser::new(trace, device, &context);
     adviser.settings();
     adviser.leaks();
     adviser.idle();
@@ -126,6 +126,12 @@ pub fn advise(trace: &Trace, device: Option<Device>) -> Result<AdviceReport, Que
         event.device == device && matches!(event.subject, floodmark_trace::Subject::Oom(_))
     };
     let failed_requests = trace.events.iter().filter(failed).count();
+    if failed_requests > 0 {
+        adviser.notes.push(
+            "the recording ends at the failed allocation, or goes on without it: the rest of the run may need more"
+                .to_owned(),
+        );
+    }
     let Adviser { peak, simulated, is_reproduced, mut advice, notes, .. } = adviser;
     advice.sort_by_key(|one| {
         std::cmp::Reverse(one.saves_allocated.max(one.saves_reserved.unwrap_or_default()))
@@ -157,7 +163,7 @@ struct Adviser<'a> {
 }
 
 impl<'a> Adviser<'a> {
-    fn new(trace: &'a Trace, device: Device) -> Self {
+    fn new(trace: &'a Trace, device: Device, context: &Context) -> Self {
         let mut adviser = Self {
             trace,
             device,
@@ -170,7 +176,7 @@ impl<'a> Adviser<'a> {
         let recorded = peaks(trace).into_iter().find(|peak| peak.device == device);
         adviser.peak.0 = recorded.map_or(Bytes(0), |peak| peak.allocated);
         if let Some(simulated) = &adviser.simulated {
-            let recorded = simulated.recorded(trace);
+            let recorded = simulated.recorded(trace, context);
             adviser.is_reproduced = Some(simulated.reproduces(&recorded));
             adviser.peak = adviser.peak_with(&Edits::new());
         }
@@ -253,7 +259,8 @@ impl<'a> Adviser<'a> {
         } else {
             format!("export PYTORCH_CUDA_ALLOC_CONF={conf}")
         };
-        let cure = if found.recorded.oom.is_some() { ", and no allocation fails" } else { "" };
+        let cure =
+            if found.recorded.oom.is_some() { ", and the failed request succeeds" } else { "" };
         let waste = self.peak.1.saturating_sub(self.peak.0);
         let finding = format!(
             "{waste} more are reserved than allocated at the peak; other settings need less{cure}"
@@ -277,7 +284,8 @@ impl<'a> Adviser<'a> {
                 "{} keeps {} more in every step since step {}",
                 leak.location, leak.bytes_per_step, leak.since
             );
-            let change = "retain no tensors with a graph: keep `.item()` or `.detach()` of them";
+            let change =
+                "don't keep tensors attached to the graph: keep `.item()` or `.detach()` of them";
             self.without(AdviceKind::Leak, finding, change, &leak.allocations);
         }
     }

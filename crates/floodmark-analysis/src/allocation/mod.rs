@@ -10,6 +10,7 @@ pub(crate) mod frame_rules;
 pub(crate) mod framework;
 pub(crate) mod line;
 pub(crate) mod location;
+pub(crate) mod main_script;
 pub(crate) mod short_location;
 pub(crate) mod tensor_module;
 pub(crate) mod use_times;

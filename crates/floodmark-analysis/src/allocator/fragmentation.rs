@@ -2,12 +2,12 @@
 //!
 //! - *rounding*: inside blocks, beyond the requested bytes.
 //! - *split*: free blocks of segments that are partly in use, which cannot go back to the driver.
-//! - *unusable*: free blocks that are smaller than the largest request of the recording.
+//! - *unusable*: free blocks that are smaller than the largest request of the recording, be it one that failed.
 //!
 //! Beside them the plain ratio that other tools show: the part of what is reserved that is not allocated.
 
 use floodmark_allocator::{AllocatorConfig, BlockState, Layout, Now, replay};
-use floodmark_trace::{Bytes, Device, Trace};
+use floodmark_trace::{Bytes, Device, Subject, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -52,7 +52,7 @@ pub struct FragmentationAt {
 /// Wasted memory at the time of a report, and over time.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FragmentationReport {
-    /// The largest request of the recording.
+    /// The largest request of the recording, failed ones included.
     pub largest_request: Bytes,
     /// At the time of the report.
     pub at: Fragmentation,
@@ -67,8 +67,7 @@ pub(crate) fn fragmentation(
     config: &AllocatorConfig,
     after: u32,
 ) -> (FragmentationReport, Layout) {
-    let largest = trace.allocations.iter().filter(|made| made.device == device);
-    let largest = largest.map(|made| made.requested).max().unwrap_or_default();
+    let largest = largest_request(trace, device);
     let layout = replay(trace, device, config, after, |_, _| {}).layout;
     let moments = moments(trace, context, device);
     let found = sampled(trace, device, config, largest, &moments).into_iter();
@@ -82,6 +81,18 @@ pub(crate) fn fragmentation(
         over_time: over_time.collect(),
     };
     (report, layout)
+}
+
+/// The largest request on a device, those that failed included.
+pub(crate) fn largest_request(trace: &Trace, device: Device) -> Bytes {
+    let made = trace.allocations.iter().filter(|made| made.device == device);
+    let made = made.map(|made| made.requested).max();
+    let failed = trace.events.iter().filter(|event| event.device == device);
+    let failed = failed.filter_map(|event| {
+        let Subject::Oom(oom) = event.subject else { return None };
+        Some(trace.ooms.get(oom as usize)?.requested)
+    });
+    made.max(failed.max()).unwrap_or_default()
 }
 
 /// A moment at which the numbers are wanted.

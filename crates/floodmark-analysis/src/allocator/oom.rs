@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::context::Context;
-use crate::allocator::simulation::SimulatedProgram;
+use crate::allocator::simulation::{SimulatedProgram, is_last_request, scope};
 use crate::moment::at::At;
 use crate::moment::{Moment, default_device, moment};
 use crate::question_error::QuestionError;
@@ -43,7 +43,7 @@ pub enum OomReason {
     OutsideTorch,
 }
 
-/// Whether the failed allocation would have succeeded with a change.
+/// Whether the failed allocation would have succeeded with a change. What the program requests after it is not known.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Proof {
     /// With these settings; those of the recording when there are none.
@@ -107,6 +107,10 @@ pub struct OomReport {
     pub needed: Option<Bytes>,
     /// Changes that were simulated.
     pub proofs: Vec<Proof>,
+    /// Whether nothing was allocated on the device after it: the recording ends there.
+    pub is_last: bool,
+    /// What the proofs say nothing about, as a sentence: what the program requests after this request.
+    pub scope: String,
     /// What filled the memory, by line.
     pub lines: Vec<Row>,
     /// What filled the memory, by module.
@@ -165,6 +169,7 @@ pub fn oom(
         .as_ref()
         .zip(limit)
         .map_or_else(Vec::new, |(simulated, limit)| proofs(simulated, limit, needed, at.after));
+    let is_last = is_last_request(trace, device, at.after);
     let mut answer = OomReport {
         floodmark: env!("CARGO_PKG_VERSION"),
         format: FORMAT,
@@ -192,6 +197,8 @@ pub fn oom(
         largest_usable: Bytes(found.largest_usable),
         needed,
         proofs,
+        is_last,
+        scope: scope(is_last).to_owned(),
         lines,
         modules,
         losses: trace.losses.clone(),

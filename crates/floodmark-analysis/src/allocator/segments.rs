@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocator::block_owners::{BlockOwner, BlockOwners};
-use crate::allocator::fragmentation::{Fragmentation, fragmentation_of};
+use crate::allocator::fragmentation::{Fragmentation, fragmentation_of, largest_request};
 use crate::index::TraceIndex;
 use crate::index::moment_index::MomentIndex;
 use crate::moment::at::At;
@@ -36,8 +36,7 @@ impl SegmentsIndex {
         }
         let version = TorchVersion::last_in(&trace.header.torch).unwrap_or(TorchVersion::CHECKED);
         let config = AllocatorConfig::of_recording(&trace.header.allocator_conf, version);
-        let here = trace.allocations.iter().filter(|made| made.device == device);
-        let largest_request = here.map(|made| made.requested).max().unwrap_or_default();
+        let largest_request = largest_request(trace, device);
         Ok(Self { replay: ReplayIndex::new(trace, device, config), largest_request })
     }
 }

@@ -7,6 +7,7 @@ use floodmark_trace::{Bytes, Device, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::allocator::fragmentation::largest_request;
 use crate::allocator::segments::{SegmentTotals, Segments, segments_of};
 use crate::allocator::simulation::{
     FailedRequest, SimulatedProgram, SimulationError, failed_request,
@@ -52,8 +53,8 @@ pub fn simulated_segments(
         reserved: at.reserved,
         requested: current(run.stats.requested_bytes.all.current),
     };
-    let requests = trace.allocations.iter().filter(|made| made.device == simulated.device);
-    let largest = requests.map(|made| made.requested).max().unwrap_or_default();
+    let largest = largest_request(trace, simulated.device);
     let segments = segments_of(trace, index, at, totals, &run.layout, largest);
-    Ok(SimulatedSegments { alloc_conf, oom: oom.map(|oom| failed_request(trace, oom)), segments })
+    let oom = oom.map(|oom| failed_request(trace, &index.context, oom));
+    Ok(SimulatedSegments { alloc_conf, oom, segments })
 }

@@ -11,6 +11,7 @@ use floodmark_trace::{Bytes, Device, Losses, Subject, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::allocation::context::Context;
 use crate::moment::at::At;
 use crate::moment::totals::peaks;
 use crate::moment::{check_device, default_device};
@@ -24,6 +25,8 @@ pub struct FailedRequest {
     pub event: u32,
     /// The time, in seconds since the recording began.
     pub seconds: f64,
+    /// The step, where there are steps.
+    pub step: Option<u32>,
     /// The requested bytes.
     pub requested: Bytes,
 }
@@ -83,6 +86,9 @@ pub struct Simulation {
     pub runs: Vec<SimulatedRun>,
     /// The number of the best run: none fails, and it reserves least; null when there is one only, or all fail.
     pub best: Option<usize>,
+    /// What the runs do not show, as a sentence, where the recording has a failed allocation: what the program requests
+    /// after it.
+    pub scope: Option<&'static str>,
     /// What the recording misses.
     pub losses: Losses,
 }
@@ -131,7 +137,8 @@ pub fn simulation_with(
     mut tell: impl FnMut(usize, usize),
 ) -> Result<Simulation, SimulationError> {
     let simulated = SimulatedProgram::new(trace, question.device, question.torch)?;
-    let recorded = simulated.recorded(trace);
+    let context = Context::new(trace);
+    let recorded = simulated.recorded(trace, &context);
     let mut confs = question.alloc_confs.clone();
     if question.sweeps {
         confs.extend(
@@ -159,7 +166,7 @@ pub fn simulation_with(
         let limit = if is_own { limit } else { simulated.limit(&config, limit)? };
         let conf = config.text().to_owned();
         let run = simulated.run(&simulated.program, config, limit);
-        runs.push(simulated_run(trace, conf, limit, &run));
+        runs.push(simulated_run(trace, &context, conf, limit, &run));
     }
     let best = (runs.len() > 1).then(|| best_of(&runs)).flatten();
     Ok(Simulation {
@@ -168,6 +175,10 @@ pub fn simulation_with(
         device: simulated.device,
         torch: simulated.version,
         is_reproduced: simulated.reproduces(&recorded),
+        scope: recorded
+            .oom
+            .as_ref()
+            .map(|oom| scope(is_last_request(trace, simulated.device, oom.event))),
         recorded,
         runs,
         best,
@@ -177,6 +188,7 @@ pub fn simulation_with(
 
 fn simulated_run(
     trace: &Trace,
+    context: &Context,
     alloc_conf: String,
     limit: Option<Limit>,
     run: &Run,
@@ -191,15 +203,31 @@ fn simulated_run(
         peak_reserved: reserved,
         waste: reserved.saturating_sub(allocated),
         retries: run.stats.num_alloc_retries,
-        oom: failure.map(|failure| failed_request(trace, failure)),
+        oom: failure.map(|failure| failed_request(trace, context, failure)),
     }
 }
 
-pub(crate) fn failed_request(trace: &Trace, failure: Failure) -> FailedRequest {
+pub(crate) fn failed_request(trace: &Trace, context: &Context, failure: Failure) -> FailedRequest {
     FailedRequest {
         event: failure.event,
+        step: context.step(failure.event),
         seconds: trace.events[failure.event as usize].time.as_seconds(),
         requested: failure.requested,
+    }
+}
+
+/// Whether nothing is allocated on a device after a failed allocation: the recording ends there.
+pub(crate) fn is_last_request(trace: &Trace, device: Device, failed: u32) -> bool {
+    let mut later = trace.events.iter().skip(failed as usize);
+    !later.any(|event| event.device == device && matches!(event.subject, Subject::Alloc(_)))
+}
+
+/// What is not known where a change lets the failed request succeed.
+pub(crate) fn scope(is_last: bool) -> &'static str {
+    if is_last {
+        "This request would succeed; the recording ends here, and the rest of the run may need more"
+    } else {
+        "This request would succeed; what the program would have requested next was not recorded, and may need more"
     }
 }
 
@@ -319,7 +347,7 @@ impl SimulatedProgram {
         simulate(program, &settings, &mut ())
     }
 
-    pub(crate) fn recorded(&self, trace: &Trace) -> RecordedRun {
+    pub(crate) fn recorded(&self, trace: &Trace, context: &Context) -> RecordedRun {
         let peak = peaks(trace).into_iter().find(|peak| peak.device == self.device);
         let (allocated, reserved) =
             peak.map_or((Bytes(0), None), |peak| (peak.allocated, peak.reserved));
@@ -328,6 +356,7 @@ impl SimulatedProgram {
             let oom = trace.ooms.get(oom as usize)?;
             (event.device == self.device).then(|| FailedRequest {
                 event: at,
+                step: context.step(at),
                 seconds: event.time.as_seconds(),
                 requested: oom.requested,
             })

@@ -3,7 +3,8 @@
 //! - A file below `site-packages` or `dist-packages`, or of Python's own library, goes by its path from
 //!   there.
 //! - Every other file is the one with the same path in the other trace. Files that only one trace has are
-//!   paired by how their paths end: the longest ending that exactly one of them has on each side.
+//!   paired by how their paths end: the longest ending that exactly one of them has on each side. The scripts that the two
+//!   programs began with are paired even if they have other names, and so are files that the question says were renamed.
 //! - A frame is the same when its file and function are, and it lies as many lines below the function's
 //!   `def`: what changed elsewhere in the file does not matter.
 //!
@@ -13,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use floodmark_trace::{StackId, Trace, library_part};
 use hashbrown::HashMap;
+
+use crate::allocation::main_script::main_script;
 
 /// Which of two traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,9 +40,12 @@ pub(crate) struct Aligner<'a> {
 }
 
 impl<'a> Aligner<'a> {
-    pub(crate) fn new(a: &'a Trace, b: &'a Trace) -> Self {
+    /// `told` has files that were renamed: the path in `a`, or its end, and that in `b`.
+    pub(crate) fn new(a: &'a Trace, b: &'a Trace, told: &[(String, String)]) -> Self {
         let functions = [Functions::in_trace(a), Functions::in_trace(b)];
-        let renamed = renamed(functions[0].users_files(), functions[1].users_files());
+        let scripts = main_script(a).zip(main_script(b));
+        let files = functions.each_ref().map(Functions::users_files);
+        let renamed = renamed(files, told, scripts);
         Self { functions, renamed, spots: HashMap::new() }
     }
 
@@ -93,13 +99,24 @@ impl<'a> Functions<'a> {
 const LONGEST_ENDING: usize = 16;
 
 /// What files of B are called in A.
-fn renamed<'a>(mut a: BTreeSet<&'a str>, mut b: BTreeSet<&'a str>) -> BTreeMap<&'a str, &'a str> {
+fn renamed<'a>(
+    [mut a, mut b]: [BTreeSet<&'a str>; 2],
+    told: &[(String, String)],
+    scripts: Option<(&'a str, &'a str)>,
+) -> BTreeMap<&'a str, &'a str> {
+    let mut renamed = BTreeMap::new();
+    for (old, new) in told {
+        if let (Some(in_a), Some(in_b)) = (named(&a, old), named(&b, new)) {
+            a.remove(in_a);
+            b.remove(in_b);
+            renamed.insert(in_b, in_a);
+        }
+    }
     let both: Vec<&str> = a.intersection(&b).copied().collect();
     for file in both {
         a.remove(file);
         b.remove(file);
     }
-    let mut renamed = BTreeMap::new();
     for names in (1..=LONGEST_ENDING).rev() {
         let (endings_a, endings_b) = (endings(&a, names), endings(&b, names));
         for (ending, in_b) in endings_b {
@@ -110,7 +127,21 @@ fn renamed<'a>(mut a: BTreeSet<&'a str>, mut b: BTreeSet<&'a str>) -> BTreeMap<&
             }
         }
     }
+    if let Some((in_a, in_b)) = scripts.filter(|(in_a, in_b)| a.contains(in_a) && b.contains(in_b))
+    {
+        renamed.insert(in_b, in_a);
+    }
     renamed
+}
+
+/// The file with this path, or the only one whose path ends with it.
+fn named<'a>(files: &BTreeSet<&'a str>, path: &str) -> Option<&'a str> {
+    if let Some(file) = files.get(path) {
+        return Some(file);
+    }
+    let is_end = |file: &&&str| file.strip_suffix(path).is_some_and(|rest| rest.ends_with('/'));
+    let mut found = files.iter().filter(is_end);
+    found.next().copied().filter(|_| found.next().is_none())
 }
 
 /// The last `names` names of each path, with the one file that has them; none where several have.
@@ -134,7 +165,39 @@ mod tests {
     use super::*;
 
     fn paired(a: &[&'static str], b: &[&'static str]) -> Vec<(&'static str, &'static str)> {
-        renamed(a.iter().copied().collect(), b.iter().copied().collect()).into_iter().collect()
+        paired_with(a, b, &[], None)
+    }
+
+    fn paired_with(
+        a: &[&'static str],
+        b: &[&'static str],
+        told: &[(&str, &str)],
+        scripts: Option<(&'static str, &'static str)>,
+    ) -> Vec<(&'static str, &'static str)> {
+        let told: Vec<(String, String)> =
+            told.iter().map(|(old, new)| ((*old).to_owned(), (*new).to_owned())).collect();
+        let files = [a, b].map(|files| files.iter().copied().collect());
+        renamed(files, &told, scripts).into_iter().collect()
+    }
+
+    #[test]
+    fn the_scripts_of_two_programs_are_paired_whatever_they_are_called() {
+        let (a, b) = (["/p/train.py", "/p/net.py"], ["/q/train_v2.py", "/q/net.py"]);
+        let scripts = Some(("/p/train.py", "/q/train_v2.py"));
+        let both = [("/q/net.py", "/p/net.py"), ("/q/train_v2.py", "/p/train.py")];
+        assert_eq!(paired_with(&a, &b, &[], scripts), both);
+        // A file of the same name comes first.
+        let b = ["/q/main.py", "/q/train.py", "/q/net.py"];
+        let scripts = Some(("/p/train.py", "/q/main.py"));
+        assert_eq!(paired_with(&a, &b, &[], scripts)[1], ("/q/train.py", "/p/train.py"));
+    }
+
+    #[test]
+    fn a_file_that_was_renamed_is_paired_as_the_question_says() {
+        let (a, b) = (["/p/old/net.py", "/p/net.py"], ["/p/new/model.py", "/p/net.py"]);
+        let renamed = [("/p/new/model.py", "/p/old/net.py")];
+        assert_eq!(paired_with(&a, &b, &[("old/net.py", "model.py")], None), renamed);
+        assert_eq!(paired_with(&a, &b, &[("net.py", "model.py")], None), []);
     }
 
     #[test]

@@ -225,19 +225,25 @@ pub(crate) fn in_b(source: QuestionError) -> DiffError {
 }
 
 /// What of two traces is compared.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DiffSides {
     /// The device of each. Where none is named, that of `a` is the one that [`default_device`] finds, and that of `b` the
     /// same one where it has it: ranks of one machine each have a device of their own.
     pub device: Both<Option<Device>>,
     /// The time of each.
     pub at: Both<At>,
+    /// Files that were renamed: the path in `a`, or its end, and that in `b`.
+    pub renamed: Vec<(String, String)>,
 }
 
 impl DiffSides {
     /// The same device and time of both.
     pub fn new(device: Option<Device>, at: At) -> Self {
-        Self { device: Both { a: device, b: device }, at: Both { a: at, b: at } }
+        Self {
+            device: Both { a: device, b: device },
+            at: Both { a: at, b: at },
+            renamed: Vec::new(),
+        }
     }
 
     pub(crate) fn devices(&self, a: &Trace, b: &Trace) -> Result<Both<Device>, DiffError> {
@@ -272,7 +278,7 @@ pub fn diff_between(
         a: moment(a, &contexts[0], device, sides.at.a).map_err(in_a)?,
         b: moment(b, &contexts[1], device_b, sides.at.b).map_err(in_b)?,
     };
-    let mut aligner = Aligner::new(a, b);
+    let mut aligner = Aligner::new(a, b, &sides.renamed);
     let mut rows = BTreeMap::new();
     let sides = [(Side::A, a, &at.a), (Side::B, b, &at.b)];
     for ((side, trace, at), context) in sides.into_iter().zip(&contexts) {

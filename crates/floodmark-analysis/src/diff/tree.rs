@@ -98,7 +98,7 @@ pub fn diff_tree(
         b: moment(b, &Context::new(b), devices.b, sides.at.b).map_err(in_b)?,
     };
     let mut joined = Joined {
-        aligner: Aligner::new(a, b),
+        aligner: Aligner::new(a, b, &sides.renamed),
         tree: TreeBuilder::new(Node::default()),
         side: Side::A,
         trace: a,

@@ -18,6 +18,37 @@ pub enum At {
     End,
     /// So many seconds after the recording began.
     Seconds(f64),
+    /// When allocated bytes were highest in a step, or in one phase of it.
+    Step {
+        /// The step, counted from 0.
+        step: u32,
+        /// The phase.
+        phase: Option<StepPhase>,
+    },
+}
+
+/// A phase that every step of a training may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepPhase {
+    /// The model, or the loss after it.
+    Forward,
+    /// Autograd.
+    Backward,
+    /// An optimizer's `step`.
+    Optimizer,
+}
+
+impl StepPhase {
+    const ALL: [Self; 3] = [Self::Forward, Self::Backward, Self::Optimizer];
+
+    /// Its name, as reports have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Optimizer => "optimizer",
+        }
+    }
 }
 
 impl At {
@@ -28,13 +59,16 @@ impl At {
             Self::Oom => "oom",
             Self::End => "end",
             Self::Seconds(_) => "time",
+            Self::Step { .. } => "step",
         }
     }
 }
 
 /// The text names no moment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a time is `peak`, `oom`, `end` or a number of seconds such as `1.25`")]
+#[error(
+    "a time is `peak`, `oom`, `end`, a step such as `step:3` or `step:3:backward`, or a number of seconds such as `1.25`"
+)]
 pub struct NotAMoment;
 
 impl FromStr for At {
@@ -45,6 +79,7 @@ impl FromStr for At {
             "peak" => Ok(Self::Peak),
             "oom" => Ok(Self::Oom),
             "end" => Ok(Self::End),
+            other if other.starts_with("step") => step(other).ok_or(NotAMoment),
             other => match seconds(other) {
                 Some(seconds) if seconds.is_finite() && seconds >= 0.0 => {
                     Ok(Self::Seconds(seconds))
@@ -53,6 +88,18 @@ impl FromStr for At {
             },
         }
     }
+}
+
+/// `step:3`, `step:3:backward`, or the same with spaces.
+fn step(text: &str) -> Option<At> {
+    let mut words = text.split([':', ' ', ',']).filter(|word| !word.is_empty());
+    let (Some("step"), Some(number)) = (words.next(), words.next()) else { return None };
+    let step = number.parse().ok()?;
+    let phase = match words.next() {
+        None => None,
+        Some(name) => Some(StepPhase::ALL.into_iter().find(|phase| phase.name() == name)?),
+    };
+    words.next().is_none().then_some(At::Step { step, phase })
 }
 
 /// A number, or a time as reports print it: `9.454 s`, `630 ms`.
@@ -77,7 +124,26 @@ impl JsonSchema for At {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let names = [Self::Peak, Self::Oom, Self::End, Self::Seconds(0.0)].map(Self::name);
-        json_schema!({ "type": "string", "enum": names, "description": "Which time an answer is about: `time` is one that the question chose." })
+        let step = Self::Step { step: 0, phase: None };
+        let names = [Self::Peak, Self::Oom, Self::End, Self::Seconds(0.0), step].map(Self::name);
+        json_schema!({ "type": "string", "enum": names, "description": "Which time an answer is about: `time` is one that the question chose, `step` the peak of a step or of one phase of it." })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_and_its_phase_are_named_as_reports_print_them() {
+        let step = |step, phase| Ok(At::Step { step, phase });
+        assert_eq!("step:3".parse(), step(3, None));
+        assert_eq!("step 3".parse(), step(3, None));
+        for text in ["step:3:backward", "step 3 backward", "step 3, backward"] {
+            assert_eq!(text.parse(), step(3, Some(StepPhase::Backward)), "{text}");
+        }
+        for wrong in ["step", "step:", "step:x", "step:3:warm-up", "step:3:forward:0", "steps:3"] {
+            assert_eq!(wrong.parse::<At>(), Err(NotAMoment), "{wrong}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::allocation::context::{Context, Phase};
 use crate::allocation::location::location;
-use crate::moment::at::At;
+use crate::moment::at::{At, StepPhase};
 use crate::moment::totals::{Peak, Totals, peaks};
 use crate::question_error::QuestionError;
 
@@ -108,6 +108,10 @@ pub fn moment(
             check_device(trace, device)?;
             later_moment(trace, context, at, &totals)
         }
+        At::Step { step, phase } => {
+            check_device(trace, device)?;
+            step_moment(trace, context, device, (step, phase), &totals)
+        }
     }
 }
 
@@ -123,7 +127,52 @@ pub(crate) fn moment_of(
         At::Oom => oom_moment(trace, context, peak.device, totals),
         At::Peak => Ok(moment_of_peak(trace, context, peak.after, totals)),
         At::End | At::Seconds(_) => later_moment(trace, context, at, totals),
+        At::Step { step, phase } => step_moment(trace, context, peak.device, (step, phase), totals),
     }
+}
+
+/// When allocated bytes were highest in a step; of a phase, right after an allocation of that phase.
+fn step_moment(
+    trace: &Trace,
+    context: &Context,
+    device: Device,
+    (step, phase): (u32, Option<StepPhase>),
+    totals: &dyn Fn(u32) -> Totals,
+) -> Result<Moment, QuestionError> {
+    let ends = context.step_ends();
+    let finished = context.finished_steps();
+    let is_there = step < finished || context.unfinished_step(trace, Some(device)) == Some(step);
+    if !is_there {
+        return Err(QuestionError::NoSuchStep { step, finished });
+    }
+    let at = step as usize;
+    let from = at.checked_sub(1).and_then(|before| ends.get(before)).map_or(0, |end| end + 1);
+    let to = ends.get(at).map_or(trace.events.len(), |end| *end as usize + 1);
+    let mut now = totals(from);
+    let mut highest = phase.is_none().then(|| (now.allocated(), from));
+    for (number, event) in (from..).zip(&trace.events[from as usize..to]) {
+        if event.device != device {
+            continue;
+        }
+        now.apply(trace, event);
+        let is_meant = phase.is_none_or(|phase| {
+            let Subject::Alloc(id) = event.subject else { return false };
+            context.phase(trace, id).is_some_and(|found| found.name(trace) == phase.name())
+        });
+        if is_meant && highest.is_none_or(|(bytes, _)| now.allocated() > bytes) {
+            highest = Some((now.allocated(), number + 1));
+        }
+    }
+    let missing =
+        || QuestionError::NoPhaseInStep { step, phase: phase.map_or("", StepPhase::name) };
+    let (_, after) = highest.ok_or_else(missing)?;
+    let time = event_before(after).map_or(Micros(0), |event| trace.events[event].time);
+    let what = At::Step { step, phase };
+    let mut moment = moment_with(context, what, &totals(after), after, time);
+    tell_work(trace, context, &mut moment);
+    // Where the step begins with its highest level, the last event is of the step before.
+    moment.step = Some(step);
+    Ok(moment)
 }
 
 fn later_moment(

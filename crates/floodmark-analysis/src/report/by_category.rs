@@ -25,7 +25,7 @@ pub(crate) fn rows(live: &Live<'_>, context: &Context) -> Vec<Row> {
                 Largest { bytes: allocation.rounded, location }
             });
             let category = group.key.name();
-            let detail = Detail::Category { category, largest: largest.collect() };
+            let detail = Detail::Category { category, peak: None, largest: largest.collect() };
             group.into_row(category.to_owned(), detail)
         })
         .collect()

@@ -35,11 +35,12 @@ use crate::allocator::simulation::SimulatedProgram;
 use crate::index::TraceIndex;
 use crate::index::moment_index::MomentIndex;
 use crate::moment::at::At;
+use crate::moment::category_peaks::category_peaks;
 use crate::moment::{Moment, default_device, moment};
 use crate::question_error::QuestionError;
 use crate::report::by_phase::{FoundPeaks, PhasePeaks};
 use crate::report::live_groups::Live;
-use crate::report::row::Row;
+use crate::report::row::{Detail, Row};
 
 /// The version of the JSON that a [`Report`] becomes.
 pub const FORMAT: u32 = 1;
@@ -203,6 +204,20 @@ pub fn report(trace: &Trace, question: &Question) -> Result<Report, QuestionErro
     let at = moment(trace, &context, device, question.at)?;
     let live = Live::at(trace, &at);
     report_of(&live, &context, at, question, || PhasePeaks::find(trace, device, &context))
+}
+
+/// Adds the peak of each category by itself to a report by category: one more pass over the events.
+pub fn add_category_peaks(trace: &Trace, report: &mut Report) -> Result<(), QuestionError> {
+    if report.by != By::Category {
+        return Ok(());
+    }
+    let peaks = category_peaks(trace, Some(report.device))?;
+    for row in &mut report.rows {
+        if let Detail::Category { category, peak, .. } = &mut row.detail {
+            *peak = peaks.iter().find(|one| one.category == *category).map(|one| one.peak);
+        }
+    }
+    Ok(())
 }
 
 /// The same, of a trace that is asked again and again. The question is about the device of the index, whatever

@@ -145,6 +145,8 @@ pub enum Detail {
         /// Its name.
         #[schemars(with = "Category")]
         category: &'static str,
+        /// Its own peak over the whole recording, at whatever time; null where it was not asked for.
+        peak: Option<Bytes>,
         /// Its three largest allocations.
         largest: Vec<Largest>,
     },

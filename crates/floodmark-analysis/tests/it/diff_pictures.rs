@@ -68,8 +68,11 @@ fn a_tree_says_what_grew_shrank_is_new_or_is_gone() {
 fn each_side_has_a_device_and_a_time_of_its_own() {
     let (a, b) = (trace(BEFORE), trace(AFTER));
     let cuda = |number| Some(Device::cuda(number));
-    let sides =
-        DiffSides { device: Both { a: cuda(0), b: cuda(1) }, at: Both { a: At::Peak, b: At::End } };
+    let sides = DiffSides {
+        device: Both { a: cuda(0), b: cuda(1) },
+        at: Both { a: At::Peak, b: At::End },
+        renamed: Vec::new(),
+    };
     let found = diff_tree(&a, &b, &sides, IcicleBy::Module, FrameChoice::Program).unwrap();
     assert_eq!((found.allocated.a.0 >> 10, found.allocated.b.0 >> 10), (12, 11));
     assert_eq!((found.at.a.what, found.at.b.what), (At::Peak, At::End));

@@ -39,6 +39,10 @@ fn summary(diff: &Diff) -> String {
         At::Oom => format!("Allocated bytes of {device} when it ran out of memory"),
         At::End => format!("Allocated bytes of {device} at the end"),
         At::Seconds(_) => format!("Allocated bytes of {device} at this time"),
+        At::Step { step, phase: None } => format!("Peak of step {step} on {device}"),
+        At::Step { step, phase: Some(phase) } => {
+            format!("Peak of step {step}, {}, on {device}", phase.name())
+        }
     };
     let Total { a, b, .. } = diff.allocated;
     let reserved = diff.reserved.as_ref();
@@ -85,11 +89,15 @@ fn rows(diff: &Diff) -> Sheet {
     let tone = |row: &DiffRow| if row.change < 0 { Tone::Shrank } else { Tone::Grew };
     let of = diff.rows.iter().map(|row| Bar::new(size(row), largest, tone(row))).collect();
     let bars = Some(Bars { after: 0, of });
-    Sheet { columns, rows: diff.rows.iter().map(cells).collect(), bars, is_prose: false }
+    let rows = diff.rows.iter().map(|row| cells(row, diff.by)).collect();
+    Sheet { columns, rows, bars, is_prose: false }
 }
 
-fn cells(row: &DiffRow) -> Cells {
-    let location = shorten(&row.location).to_owned();
+fn cells(row: &DiffRow, by: By) -> Cells {
+    let location = match by {
+        By::Phase => sentence::phase_name(&row.location).to_owned(),
+        _ => shorten(&row.location).to_owned(),
+    };
     let mut cells = vec![signed(row.change), row.a.to_string(), row.b.to_string()];
     cells.extend([row.count_a.to_string(), row.count_b.to_string()]);
     let mut below = Vec::new();

@@ -48,7 +48,10 @@ fn verdict(found: &Estimate) -> Vec<String> {
     };
     let mut above = vec![format!("{verdict}: {gpu}{rank}, {}", ended(found))];
     above.extend(found.unknown.map(|unknown| reason(found, unknown)));
-    if found.fits == Some(false) && !found.error.is_empty() {
+    // What torch's message says of a failed request is said below, in a line.
+    let is_said = found.ended == PhantomEnd::OutOfMemory
+        && found.devices.iter().any(|device| device.failed.is_some());
+    if found.fits == Some(false) && !found.error.is_empty() && !is_said {
         above.push(format!("The program failed: {}", found.error));
     }
     above.extend(found.whole_run.as_ref().map(whole_run));
@@ -256,8 +259,8 @@ fn categories(device: &DeviceEstimate) -> Sheet {
 
 fn reads(reads: &[PhantomRead]) -> Sheet {
     let mut columns = sheet::numbers(&["Count", "Assumed"]);
-    columns
-        .extend(sheet::words(&["Operator", "Location that read it back, and why it is assumed"]));
+    let title = "GPU values the script read (`.item()`, `if`) that had to be assumed";
+    columns.extend(sheet::words(&["Operator", title]));
     let rows = reads.iter().map(|read| Cells {
         cells: vec![read.count.to_string(), read.assumed.clone(), read.op.clone(), location(read)],
         below: if read.reason.is_empty() { Vec::new() } else { vec![format!("  {}", read.reason)] },

@@ -34,7 +34,8 @@ fn summary(leaks: &Leaks) -> String {
 }
 
 fn rows(leaks: &Leaks) -> Sheet {
-    let mut columns = sheet::numbers(&["A step", "Growth", "Holds", "Blocks", "Since", "Grew in"]);
+    let mut columns =
+        sheet::numbers(&["Per step", "Growth", "Live now", "Blocks", "Since", "Grew in"]);
     columns.extend(sheet::words(&["Category", "Location, and the newest stack"]));
     // Of what all of them hold more, so that the worst is seen.
     let whole = leaks.rows.iter().map(|leak| leak.growth).sum();

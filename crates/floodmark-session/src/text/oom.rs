@@ -20,8 +20,8 @@ impl From<&OomReport> for AnswerText {
         let sheets = [
             sheet(sheet::numbers(&["Bytes"]), "Memory at the failed allocation", facts(found)),
             sheet(
-                sheet::words(&["Fits"]),
-                "Change, simulated with the same requests",
+                sheet::words(&["Succeeds"]),
+                "This request, with a change: simulated with the same requests",
                 found.proofs.iter().map(proved).collect(),
             ),
             sheet(sheet::numbers(&["Bytes"]), "Live allocations, by line", holders(&found.lines)),
@@ -31,7 +31,13 @@ impl From<&OomReport> for AnswerText {
                 holders(&found.modules),
             ),
         ];
-        Self { above, losses, sheets: sheets.into_iter().flatten().collect(), below: Vec::new() }
+        let below = found.proofs.iter().any(|proof| proof.fits).then(|| found.scope.clone());
+        Self {
+            above,
+            losses,
+            sheets: sheets.into_iter().flatten().collect(),
+            below: below.into_iter().collect(),
+        }
     }
 }
 

@@ -41,7 +41,7 @@ impl From<&OomMessages> for AnswerText {
     }
 }
 
-/// `Out of memory on cuda:0: 1.600 GiB requested at train.py:31 (forward), on rank 3, line 7 of 9`.
+/// `Out of memory on cuda:0: 1.600 GiB requested at train.py:31 (forward), on rank 3, log line 7`.
 fn summary(cause: &OomMessage, found: &OomMessages) -> String {
     let device = cause.device.map_or_else(String::new, |device| format!(" on {device}"));
     let mut parts = Vec::new();
@@ -53,7 +53,7 @@ fn summary(cause: &OomMessage, found: &OomMessages) -> String {
     }
     parts.extend(cause.rank.map(|rank| format!("on rank {rank}")));
     if found.lines > 1 {
-        parts.push(format!("line {} of {}", cause.line, found.lines));
+        parts.push(format!("log line {}", cause.line));
     }
     if cause.count > 1 {
         parts.push(format!("{} times", cause.count));

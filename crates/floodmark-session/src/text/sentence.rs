@@ -7,7 +7,7 @@ use floodmark_trace::AppliedChange;
 
 use crate::text::short_path::shorten;
 
-/// `Peak of cuda:0: 13.54 GiB allocated, 14.20 GiB reserved, at 1.234 s in step 3, backward of mlp`.
+/// `Peak of cuda:0: 13.54 GiB allocated, 14.20 GiB reserved, in step 3, backward of mlp, at 1.234 s`.
 pub fn moment(moment: &Moment) -> String {
     let device = moment.device;
     let mut text = match moment.what {
@@ -15,6 +15,10 @@ pub fn moment(moment: &Moment) -> String {
         At::Oom => format!("Out of memory on {device}: {}with", request(moment)),
         At::End => format!("End on {device}:"),
         At::Seconds(_) => format!("Memory of {device}:"),
+        At::Step { step, phase: None } => format!("Peak of step {step} on {device}:"),
+        At::Step { step, phase: Some(phase) } => {
+            format!("Peak of step {step}, {}, on {device}:", phase.name())
+        }
     };
     let _ = write!(text, " {} allocated", moment.allocated);
     if let Some(reserved) = moment.reserved {
@@ -23,26 +27,26 @@ pub fn moment(moment: &Moment) -> String {
     text + ", " + &when(moment)
 }
 
-/// `at 1.234 s in step 3, backward of mlp`.
+/// `in step 3, backward of mlp, at 1.234 s`: what the program did comes before the time on the clock.
 pub fn when(moment: &Moment) -> String {
-    let mut text = format!("at {:.3} s", moment.seconds);
-    if let Some(step) = moment.step {
-        let _ = write!(text, " in step {step}");
-    }
-    match (moment.phase.as_deref(), &moment.module) {
-        (Some("outside"), _) => text.push_str(", outside the model"),
-        (Some(phase), Some(module)) => {
-            let _ = write!(text, ", {phase} of {module}");
-        }
-        (Some(phase), None) => {
-            let _ = write!(text, ", {phase}");
-        }
-        (None, Some(module)) => {
-            let _ = write!(text, ", in {module}");
-        }
-        (None, None) => {}
-    }
-    text
+    let mut parts: Vec<String> = moment.step.iter().map(|step| format!("in step {step}")).collect();
+    parts.extend(match (moment.phase.as_deref(), &moment.module) {
+        (Some(OUTSIDE), _) => Some(phase_name(OUTSIDE).to_owned()),
+        (Some(phase), Some(module)) => Some(format!("{phase} of {module}")),
+        (Some(phase), None) => Some(phase.to_owned()),
+        (None, Some(module)) => Some(format!("in {module}")),
+        (None, None) => None,
+    });
+    parts.push(format!("at {:.3} s", moment.seconds));
+    parts.join(", ")
+}
+
+/// The phase of what happened in none of the others, as JSON has it.
+const OUTSIDE: &str = "outside";
+
+/// A phase as it is shown.
+pub(crate) fn phase_name(phase: &str) -> &str {
+    if phase == OUTSIDE { "outside forward/backward/optimizer" } else { phase }
 }
 
 /// `2.000 GiB requested at train.py:3 (main), `.

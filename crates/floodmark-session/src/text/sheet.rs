@@ -6,6 +6,7 @@ use floodmark_analysis::{At, By, Detail, Frame, Report, Row};
 use floodmark_trace::Bytes;
 
 use crate::text::bar::share;
+use crate::text::sentence::phase_name;
 use crate::text::short_path::shorten;
 
 /// On which side the cells of a column line up.
@@ -168,12 +169,12 @@ fn columns(report: &Report, phases: &[String]) -> Vec<(String, Side)> {
             columns.extend(words(&["Shape", "Dtype", "Parameter"]));
             columns
         }
-        By::Phase => {
-            let mut columns = usual("Phase");
+        By::Phase | By::Category => {
+            let is_phase = report.by == By::Phase;
+            let mut columns = usual(if is_phase { "Phase" } else { "Category and its largest" });
             columns.insert(4, number("Peak"));
             columns
         }
-        By::Category => usual("Category and its largest"),
         By::Module => {
             let mut columns: Vec<_> =
                 ["Bytes", "Own", "Cumulative", "Median", "Count"].map(number).into();
@@ -188,7 +189,7 @@ fn columns(report: &Report, phases: &[String]) -> Vec<(String, Side)> {
         By::Step => {
             let mut columns = vec![word("Step")];
             columns.extend(["Peak", "End", "Growth"].map(number));
-            columns.extend(phases.iter().map(|phase| number(&capitalised(phase))));
+            columns.extend(phases.iter().map(|phase| number(&phase_title(phase))));
             columns.push(number(of_moment(report)));
             columns
         }
@@ -236,7 +237,7 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
             location,
         ]),
         Detail::Phase { peak, .. } => {
-            let mut cells = usual(location);
+            let mut cells = usual(phase_name(&row.location).to_owned());
             cells.insert(4, peak.map_or_else(String::new, |bytes| bytes.to_string()));
             only(cells)
         }
@@ -244,11 +245,13 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
             let (innermost, below) = frames_below(frames, *backward, location);
             Cells { cells: usual(innermost), below }
         }
-        Detail::Category { largest, .. } => {
+        Detail::Category { largest, peak, .. } => {
+            let mut cells = usual(location);
+            cells.insert(4, peak.map_or_else(String::new, |bytes| bytes.to_string()));
             let largest = largest.iter();
             let largest =
                 largest.map(|one| format!("  {:>9} {}", one.bytes, shorten(&one.location)));
-            Cells { cells: usual(location), below: largest.collect() }
+            Cells { cells, below: largest.collect() }
         }
         Detail::Module { own, depth, class } => {
             let mut cells = usual(module(&row.location, *depth, class.as_deref()));
@@ -319,6 +322,11 @@ fn phases(report: &Report) -> Vec<String> {
         _ => 3,
     });
     phases
+}
+
+/// The other phases stand beside it: their names are not repeated.
+fn phase_title(phase: &str) -> String {
+    if phase == phase_name(phase) { capitalised(phase) } else { "Outside phases".to_owned() }
 }
 
 fn capitalised(word: &str) -> String {

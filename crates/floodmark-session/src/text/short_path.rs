@@ -1,23 +1,40 @@
 //! Paths as short as they can be without being wrong.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use floodmark_analysis::below_packages;
 
-/// What is left of a path, or of a text that begins with one: below the current directory, or below the
-/// folder into which packages are installed.
-pub fn shorten(text: &str) -> &str {
-    let here = std::env::current_dir().ok();
-    shorten_below(text, here.as_deref())
+thread_local! {
+    /// The folders of the programs whose answer is being rendered, each with its last slash.
+    static PROGRAM_FOLDERS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-fn shorten_below<'a>(text: &'a str, here: Option<&Path>) -> &'a str {
+/// Renders an answer with the paths of its programs shown from their folders: a recording may come from another machine,
+/// whose folders say nothing here.
+pub fn with_program_folders<T>(folders: &[String], render: impl FnOnce() -> T) -> T {
+    let before = PROGRAM_FOLDERS.replace(folders.to_vec());
+    let rendered = render();
+    PROGRAM_FOLDERS.set(before);
+    rendered
+}
+
+/// What is left of a path, or of a text that begins with one: below the current directory, below the folder into which
+/// packages are installed, or below the folder of the recorded program.
+pub fn shorten(text: &str) -> &str {
+    let here = std::env::current_dir().ok();
+    PROGRAM_FOLDERS.with_borrow(|folders| shorten_below(text, here.as_deref(), folders))
+}
+
+fn shorten_below<'a>(text: &'a str, here: Option<&Path>, folders: &[String]) -> &'a str {
     let packaged = below_packages(text);
     if packaged.len() < text.len() {
         return packaged;
     }
     let below = here.and_then(Path::to_str).and_then(|here| text.strip_prefix(here));
-    below.and_then(|below| below.strip_prefix('/')).unwrap_or(text)
+    let below = below.and_then(|below| below.strip_prefix('/'));
+    let of_program = || folders.iter().find_map(|folder| text.strip_prefix(folder.as_str()));
+    below.or_else(of_program).unwrap_or(text)
 }
 
 #[cfg(test)]
@@ -27,10 +44,12 @@ mod tests {
     #[test]
     fn a_path_is_shown_from_here_or_from_its_package() {
         let here = Some(Path::new("/home/ada"));
-        let shorten = |text| shorten_below(text, here);
+        let shorten = |text| shorten_below(text, here, &["/job/".to_owned()]);
         assert_eq!(shorten("/home/ada/train.py:3 (main)"), "train.py:3 (main)");
         assert_eq!(shorten("/home/adam/train.py"), "/home/adam/train.py");
         assert_eq!(shorten("/home/ada/.venv/lib/python3.12/site-packages/x/y.py"), "x/y.py");
         assert_eq!(shorten("before recording"), "before recording");
+        assert_eq!(shorten("/job/src/net.py:3 (forward)"), "src/net.py:3 (forward)");
+        assert_eq!(shorten("/jobs/net.py"), "/jobs/net.py");
     }
 }

@@ -20,7 +20,7 @@ impl From<&Simulation> for AnswerText {
             above: vec![summary(found)],
             losses,
             sheets: vec![rows(found)],
-            below: best(found).into_iter().collect(),
+            below: best(found).into_iter().chain(scope(found)).collect(),
         }
     }
 }
@@ -45,15 +45,16 @@ fn rows(found: &Simulation) -> Sheet {
         retries: recorded.retries,
         oom: recorded.oom.clone(),
     };
-    let mut rows = vec![cells(&as_run, "recorded: ")];
-    rows.extend(found.runs.iter().map(|run| cells(run, "")));
+    let survives = if recorded.oom.is_some() { "not at this request" } else { "no" };
+    let mut rows = vec![cells(&as_run, "recorded: ", survives)];
+    rows.extend(found.runs.iter().map(|run| cells(run, "", survives)));
     let runs = || std::iter::once(&as_run).chain(&found.runs);
     let most = runs().map(|run| run.peak_reserved).max().unwrap_or_default();
     let of = runs().map(|run| Bar::new(run.peak_reserved, most, Tone::Usual)).collect();
     Sheet { columns, rows, bars: Some(Bars { after: 3, of }), is_prose: false }
 }
 
-fn cells(run: &SimulatedRun, before: &str) -> Cells {
+fn cells(run: &SimulatedRun, before: &str, survives: &str) -> Cells {
     let conf = if run.alloc_conf.is_empty() { "(default)" } else { &run.alloc_conf };
     let memory = run.memory.map_or_else(|| "no limit".to_owned(), |memory| memory.to_string());
     Cells {
@@ -64,14 +65,21 @@ fn cells(run: &SimulatedRun, before: &str) -> Cells {
             run.peak_reserved.to_string(),
             run.waste.to_string(),
             run.retries.to_string(),
-            run.oom.as_ref().map_or_else(|| "no".to_owned(), failed),
+            run.oom.as_ref().map_or_else(|| survives.to_owned(), failed),
         ],
         below: Vec::new(),
     }
 }
 
 fn failed(oom: &FailedRequest) -> String {
-    format!("at {:.3} s, for {}", oom.seconds, oom.requested)
+    let step = oom.step.map_or_else(String::new, |step| format!("in step {step}, "));
+    format!("{step}at {:.3} s, for {}", oom.seconds, oom.requested)
+}
+
+/// What a run that does not run out leaves open.
+fn scope(found: &Simulation) -> Option<String> {
+    let survives = found.runs.iter().any(|run| run.oom.is_none());
+    found.scope.filter(|_| survives).map(str::to_owned)
 }
 
 /// What to paste into the shell.
@@ -104,7 +112,12 @@ fn best(found: &Simulation) -> Vec<String> {
         };
         format!("{saved} less reserved than {than}")
     } else {
-        format!("{} reserved, and no allocation fails", best.peak_reserved)
+        let fails = if recorded.oom.is_some() {
+            "the failed request succeeds"
+        } else {
+            "no allocation fails"
+        };
+        format!("{} reserved, and {fails}", best.peak_reserved)
     };
     vec![format!("Best: {what}, with"), format!("  {line}")]
 }

@@ -2,11 +2,13 @@
 
 use anyhow::{Context, Result};
 use floodmark_analysis::{AdviceReport, At, advise as ask};
+use floodmark_trace::Bytes;
 
 use crate::Said;
 use crate::commands::answer::Answer;
 use crate::commands::args::AdviseArgs;
 use crate::commands::chosen_trace::{Chosen, choose_source};
+use crate::commands::plan_hint::plan_hint;
 
 pub(crate) fn advise(args: &AdviseArgs) -> Result<Said> {
     answer(args)?.said(args.json)
@@ -16,5 +18,9 @@ pub(crate) fn answer(args: &AdviseArgs) -> Result<Answer<AdviceReport>> {
     let Chosen { path, trace, note, .. } = choose_source(&args.source, At::Peak)?;
     let found = ask(&trace, args.source.device)
         .with_context(|| format!("Failed to advise on `{}`", path.display()))?;
-    Ok(Answer { found, notes: note.into_iter().collect() })
+    let shown = found.device.to_string();
+    let gpu = trace.header.devices.iter().find(|info| info.device == shown);
+    let capacity = gpu.map(|info| Bytes(info.total_bytes)).filter(|total| total.0 > 0);
+    let hint = (!found.device.is_cpu()).then(|| plan_hint(&trace.header, capacity));
+    Ok(Answer { hint, ..Answer::new(found, note).about(&[&trace]) })
 }

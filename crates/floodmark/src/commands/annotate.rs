@@ -1,30 +1,45 @@
 //! `floodmark annotate`: a source file with the bytes beside each line.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use floodmark_analysis::annotate as ask;
+use floodmark_analysis::{AnnotationError, annotate as ask, main_script};
 use floodmark_session::source_text::{SourceText, stored_text, text_on_disk};
 use floodmark_session::text::annotation::AnnotatedSource;
 use floodmark_trace::Trace;
 
 use crate::Said;
-use crate::commands::args::AnnotateArgs;
-use crate::commands::chosen_trace::{Chosen, choose_source};
+use crate::commands::args::{AnnotateArgs, Source};
+use crate::commands::chosen_trace::{Chosen, Wanted, choose};
+use crate::commands::trace_paths::named_or_newest;
 use crate::text::failure::Problem;
 use crate::text::stdout_style;
 
 pub(crate) fn annotate(args: &AnnotateArgs) -> Result<Said> {
-    let Chosen { path, trace, .. } = choose_source(&args.source, args.at)?;
-    let wanted = fs::canonicalize(&args.file).unwrap_or_else(|_| args.file.clone());
-    let mut found = ask(&trace, args.source.device, args.at, &wanted.to_string_lossy())
-        .with_context(|| {
-            format!("Failed to annotate `{}` with `{}`", args.file.display(), path.display())
-        })?;
+    let (trace, file) = match (args.source.trace.as_deref(), args.file.as_deref()) {
+        // `annotate train.py`: a file of the newest trace.
+        (Some(only), None) if is_source(only) => (None, Some(only)),
+        named => named,
+    };
+    let Source { rank, device, .. } = args.source;
+    let named = named_or_newest(trace)?;
+    let Chosen { path, trace, .. } = choose(&named, Wanted { rank, device, at: args.at })?;
+    let file = match (file, main_script(&trace)) {
+        (Some(file), _) => file.to_owned(),
+        (None, Some(script)) => PathBuf::from(script),
+        (None, None) => {
+            let failed = || format!("Failed to annotate with `{}`", path.display());
+            return Err(AnnotationError::NoFrames).with_context(failed);
+        }
+    };
+    let wanted = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
+    let mut found = ask(&trace, device, args.at, &wanted.to_string_lossy()).with_context(|| {
+        format!("Failed to annotate `{}` with `{}`", file.display(), path.display())
+    })?;
     let source = match stored_text(&trace, &found.file) {
         Some(stored) => Some(stored),
-        None => on_disk(&trace, &path, &args.file, &found.file)?,
+        None => on_disk(&trace, &path, &file, &found.file)?,
     };
     found.notes.extend(source.as_ref().and_then(|source| source.note).map(str::to_owned));
     if args.json {
@@ -34,6 +49,10 @@ pub(crate) fn annotate(args: &AnnotateArgs) -> Result<Said> {
     let source = source.ok_or(Problem::NoSource).with_context(failed)?;
     let shown = AnnotatedSource { annotation: &found, source: &source.text, shows_all: args.all };
     Ok(stdout_style::show(shown).into())
+}
+
+fn is_source(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "py")
 }
 
 /// The source under the name that was given, or under that of the trace.

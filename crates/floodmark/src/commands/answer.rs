@@ -1,7 +1,10 @@
 //! What a command found, before it is printed: the command line shows it, and the MCP server sends it.
 
 use anyhow::Result;
+use floodmark_analysis::program_folder;
 use floodmark_session::text::answer_text::AnswerText;
+use floodmark_session::text::short_path::with_program_folders;
+use floodmark_trace::Trace;
 use serde::Serialize;
 
 use crate::Said;
@@ -14,6 +17,24 @@ pub(crate) struct Answer<T> {
     pub(crate) found: T,
     /// Which of several ranks it is about. Already on stderr.
     pub(crate) notes: Vec<String>,
+    /// What to ask next; said beside a text.
+    pub(crate) hint: Option<String>,
+    /// The folders from which a text shows the paths of the recorded programs.
+    pub(crate) folders: Vec<String>,
+}
+
+impl<T> Answer<T> {
+    /// An answer from no trace, with nothing to ask next.
+    pub(crate) fn new(found: T, notes: impl IntoIterator<Item = String>) -> Self {
+        Self { found, notes: notes.into_iter().collect(), hint: None, folders: Vec::new() }
+    }
+
+    /// The answer with the folders of the programs that it is about.
+    pub(crate) fn about(mut self, traces: &[&Trace]) -> Self {
+        let folders = traces.iter().filter_map(|trace| program_folder(trace));
+        self.folders = folders.map(str::to_owned).collect();
+        self
+    }
 }
 
 impl<T> Answer<T>
@@ -23,6 +44,10 @@ where
 {
     /// The answer as JSON or as text.
     pub(crate) fn said(&self, is_json: bool) -> Result<Said> {
-        if is_json { Said::json(&self.found) } else { Ok(stdout_style::show(&self.found).into()) }
+        if is_json {
+            return Said::json(&self.found);
+        }
+        let text = with_program_folders(&self.folders, || stdout_style::show(&self.found));
+        Ok(Said { hint: self.hint.clone(), ..text.into() })
     }
 }

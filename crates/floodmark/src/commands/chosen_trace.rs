@@ -7,7 +7,7 @@ use floodmark_analysis::{At, Summary, summary};
 use floodmark_trace::{Bytes, Device, Trace};
 
 use crate::commands::args::Source;
-use crate::commands::trace_paths::{open, rank_in, ranks};
+use crate::commands::trace_paths::{named_or_newest, open, rank_in, ranks};
 use crate::text::failure::Problem;
 use crate::text::output;
 
@@ -32,7 +32,8 @@ pub(crate) struct Chosen {
 
 /// Opens the trace that a command names.
 pub(crate) fn choose_source(source: &Source, at: At) -> Result<Chosen> {
-    choose(&source.trace, Wanted { rank: source.rank, device: source.device, at })
+    let path = named_or_newest(source.trace.as_deref())?;
+    choose(&path, Wanted { rank: source.rank, device: source.device, at })
 }
 
 /// Opens the trace that a path means.

@@ -1,7 +1,7 @@
 //! `floodmark diff`: what grew between two traces.
 
 use anyhow::Result;
-use floodmark_analysis::{Diff, FrameChoice, Question, Side, diff as ask};
+use floodmark_analysis::{Diff, DiffSides, FrameChoice, Question, Side, diff_between as ask};
 use floodmark_session::text::diff::amount;
 use floodmark_session::text::sentence;
 
@@ -49,14 +49,18 @@ pub(crate) fn answer(args: &DiffArgs) -> Result<Answer<Diff>> {
         top: (args.top > 0).then_some(args.top),
         frames: FrameChoice::with_torch_frames(args.torch_frames),
     };
-    let found = compare(&a, &b, &question)?;
-    let note = |name: &str, chosen: Chosen| chosen.note.map(|note| format!("{name}: {note}"));
-    Ok(Answer { found, notes: note("A", a).into_iter().chain(note("B", b)).collect() })
+    let sides =
+        DiffSides { renamed: args.map.clone(), ..DiffSides::new(question.device, question.at) };
+    let found = compare(&a, &b, &sides, &question)?;
+    let note =
+        |name: &str, chosen: &Chosen| chosen.note.as_ref().map(|note| format!("{name}: {note}"));
+    let notes = note("A", &a).into_iter().chain(note("B", &b));
+    Ok(Answer::new(found, notes).about(&[&a.trace, &b.trace]))
 }
 
-fn compare(a: &Chosen, b: &Chosen, question: &Question) -> Result<Diff> {
+fn compare(a: &Chosen, b: &Chosen, sides: &DiffSides, question: &Question) -> Result<Diff> {
     let failed = || format!("Failed to compare `{}` with `{}`", a.path.display(), b.path.display());
-    ask(&a.trace, &b.trace, question).map_err(|error| {
+    ask(&a.trace, &b.trace, sides, question).map_err(|error| {
         let path = match error.side {
             Side::A => &a.path,
             Side::B => &b.path,

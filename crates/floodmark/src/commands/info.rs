@@ -21,7 +21,7 @@ use serde::Serialize;
 use crate::Said;
 use crate::commands::args::InfoArgs;
 use crate::commands::info_ranks::{RankInfo, RanksInfo};
-use crate::commands::trace_paths::{open, ranks};
+use crate::commands::trace_paths::{named_or_newest, open, ranks};
 use crate::text::stdout_style;
 
 /// What a trace holds; for a folder of ranks, what each of them holds.
@@ -80,7 +80,7 @@ pub(crate) fn info(args: &InfoArgs) -> Result<Said> {
 }
 
 pub(crate) fn answer(args: &InfoArgs) -> Result<InfoAnswer> {
-    let asked = args.trace.clone();
+    let asked = named_or_newest(args.trace.as_deref())?;
     let Some(ranks) = ranks(&asked)? else {
         let found = Info::Trace(Box::new(summary(&open(&asked)?)));
         return Ok(InfoAnswer { found, asked, ranks: Vec::new() });

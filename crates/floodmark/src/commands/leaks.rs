@@ -16,5 +16,5 @@ pub(crate) fn answer(args: &LeaksArgs) -> Result<Answer<Leaks>> {
     let Chosen { path, trace, note, .. } = choose_source(&args.source, At::Peak)?;
     let found = ask(&trace, args.source.device, (args.top > 0).then_some(args.top))
         .with_context(|| format!("Failed to look for leaks in `{}`", path.display()))?;
-    Ok(Answer { found, notes: note.into_iter().collect() })
+    Ok(Answer::new(found, note).about(&[&trace]))
 }

@@ -19,6 +19,7 @@ pub(crate) mod launcher;
 pub(crate) mod leaks;
 pub(crate) mod oom;
 pub(crate) mod plan;
+mod plan_hint;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod shell;

@@ -14,6 +14,8 @@ use crate::Said;
 use crate::commands::answer::Answer;
 use crate::commands::args::OomArgs;
 use crate::commands::chosen_trace::{Chosen, Wanted, choose};
+use crate::commands::plan_hint::plan_hint;
+use crate::commands::trace_paths::named_or_newest;
 use crate::text::failure::Problem;
 use crate::text::output;
 
@@ -41,22 +43,24 @@ pub(crate) fn oom(args: &OomArgs) -> Result<Said> {
 }
 
 pub(crate) fn answer(args: &OomArgs) -> Result<Answer<OomAnswer>> {
-    if let Some(log) = log(&args.trace)? {
+    let path = named_or_newest(args.trace.as_deref())?;
+    if let Some(log) = log(&path)? {
         if args.rank.is_some() || args.device.is_some() {
-            return Err(Problem::OptionOfTraces).with_context(|| failed_to_explain(&args.trace));
+            return Err(Problem::OptionOfTraces).with_context(|| failed_to_explain(&path));
         }
-        return explain(log).with_context(|| failed_to_explain(&args.trace));
+        return explain(log).with_context(|| failed_to_explain(&path));
     }
     let wanted = Wanted { rank: args.rank, device: args.device, at: At::Oom };
-    let Chosen { path, trace, note, .. } = choose(&args.trace, wanted)?;
+    let Chosen { path, trace, note, .. } = choose(&path, wanted)?;
     let found = ask(&trace, args.device, (args.top > 0).then_some(args.top))
         .with_context(|| failed_to_explain(&path))?;
-    Ok(Answer { found: OomAnswer::Trace(Box::new(found)), notes: note.into_iter().collect() })
+    let hint = (!found.device.is_cpu()).then(|| plan_hint(&trace.header, found.total));
+    Ok(Answer { hint, ..Answer::new(OomAnswer::Trace(Box::new(found)), note).about(&[&trace]) })
 }
 
 /// What the messages in a text mean.
 pub(crate) fn explain(log: OomLogReader) -> Result<Answer<OomAnswer>> {
-    Ok(Answer { found: OomAnswer::Messages(log.finish()?), notes: Vec::new() })
+    Ok(Answer::new(OomAnswer::Messages(log.finish()?), None))
 }
 
 fn failed_to_explain(path: &Path) -> String {

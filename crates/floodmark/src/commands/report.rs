@@ -1,7 +1,7 @@
 //! `floodmark report`: what filled a device at a moment.
 
 use anyhow::{Context, Result};
-use floodmark_analysis::{FrameChoice, Question, Report, report as ask};
+use floodmark_analysis::{FrameChoice, Question, Report, add_category_peaks, report as ask};
 
 use crate::Said;
 use crate::commands::answer::Answer;
@@ -28,7 +28,8 @@ pub(crate) fn answer(args: &ReportArgs) -> Result<Answer<Report>> {
         top: (args.top > 0).then_some(args.top),
         frames: FrameChoice::with_torch_frames(args.torch_frames),
     };
-    let found = ask(&trace, &question)
-        .with_context(|| format!("Failed to report on `{}`", path.display()))?;
-    Ok(Answer { found, notes: note.into_iter().collect() })
+    let failed = || format!("Failed to report on `{}`", path.display());
+    let mut found = ask(&trace, &question).with_context(failed)?;
+    add_category_peaks(&trace, &mut found).with_context(failed)?;
+    Ok(Answer::new(found, note).about(&[&trace]))
 }

@@ -27,5 +27,5 @@ pub(crate) fn answer(args: &SimulateArgs) -> Result<Answer<Simulation>> {
     let tell = |done: usize, all: usize| progress.at((100 * done / all.max(1)) as u64);
     let found = simulation_with(&trace, &question, tell)
         .with_context(|| format!("Failed to simulate `{}`", path.display()))?;
-    Ok(Answer { found, notes: note.into_iter().collect() })
+    Ok(Answer::new(found, note).about(&[&trace]))
 }

@@ -5,16 +5,48 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use floodmark_session::text::terminal_safe::safe_text;
 use floodmark_session::traces::open_trace_with;
 use floodmark_trace::Trace;
 
 use crate::text::failure::Problem;
+use crate::text::output;
 use crate::text::progress::Progress;
 
 /// Reads a trace, with a progress bar and an error that names the path.
 pub(crate) fn open(path: &Path) -> Result<Trace> {
     let progress = Progress::new(&format!("Reading `{}`", path.display()), 0);
     open_trace_with(path, &progress).with_context(|| format!("Failed to read `{}`", path.display()))
+}
+
+/// The trace that is named, or the newest one in the current folder, which is said.
+pub(crate) fn named_or_newest(named: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = named {
+        return Ok(path.to_owned());
+    }
+    let newest = newest_in(Path::new("."))?.ok_or(Problem::NoTraceHere)?;
+    let shown = safe_text(&newest.display().to_string()).into_owned();
+    output::talk(&format!("`{shown}` is the newest trace in this folder\n"));
+    Ok(newest)
+}
+
+/// The trace that was written last, or the folder of traces; of equals the last one by name.
+fn newest_in(folder: &Path) -> Result<Option<PathBuf>> {
+    let failed = || format!("Failed to read `{}`", folder.display());
+    let mut newest = None;
+    for entry in fs::read_dir(folder).with_context(failed)? {
+        let path = PathBuf::from(entry.with_context(failed)?.file_name());
+        if !is_named_like_a_trace(&path) {
+            continue;
+        }
+        // What was removed in the meantime is not there.
+        let Ok(written) = fs::metadata(folder.join(&path)).and_then(|about| about.modified())
+        else {
+            continue;
+        };
+        newest = newest.max(Some((written, path)));
+    }
+    Ok(newest.map(|(_, path)| path))
 }
 
 /// The traces in a folder, each with its rank; `None` when the path is no folder.

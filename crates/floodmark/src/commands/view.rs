@@ -8,6 +8,7 @@ use floodmark_session::text::plural::plural;
 use floodmark_session::traces::is_irregular;
 
 use crate::commands::args::ViewArgs;
+use crate::commands::trace_paths::named_or_newest;
 use crate::server::browser::{Redirect, browser, open_browser};
 use crate::server::{self, Shown, Site};
 use crate::text::failure::Problem;
@@ -17,10 +18,14 @@ use crate::text::output;
 const REST: Duration = Duration::from_millis(200);
 
 pub(crate) fn view(args: &ViewArgs) -> Result<String> {
+    let traces = match args.traces.as_slice() {
+        [] => vec![named_or_newest(None)?],
+        named => named.to_vec(),
+    };
     if args.follow {
-        args.traces.iter().for_each(|path| wait_for(path));
+        traces.iter().for_each(|path| wait_for(path));
     }
-    let shown = Shown::open(&args.traces, args.follow)?;
+    let shown = Shown::open(&traces, args.follow)?;
     let count = plural(shown.traces.len() as u64, "trace");
     let token = server::new_token().context("Failed to create a token")?;
     let mut redirect = None;

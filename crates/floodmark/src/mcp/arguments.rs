@@ -77,7 +77,7 @@ pub(super) fn properties(command: &Command) -> (Object, Vec<String>) {
     let mut required = Vec::new();
     for arg in offered(command) {
         let name = arg.get_id().to_string();
-        if arg.is_required_set() {
+        if is_needed(arg) {
             required.push(name.clone());
         }
         properties.insert(name, schema(arg));
@@ -85,11 +85,18 @@ pub(super) fn properties(command: &Command) -> (Object, Vec<String>) {
     (properties, required)
 }
 
+/// The newest trace of a folder is a default for people: an assistant names what it asks about.
+fn is_needed(arg: &Arg) -> bool {
+    arg.is_required_set() || arg.get_id() == "trace"
+}
+
 fn schema(arg: &Arg) -> Value {
     let kind = Kind::from_arg(arg);
     let mut schema = kind.schema();
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
     let help = help.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    let default = help.find(" [default:").filter(|_| is_needed(arg));
+    let help = help[..default.unwrap_or(help.len())].to_owned();
     schema["description"] = help.into();
     let values: Vec<Value> = arg
         .get_possible_values()
@@ -122,7 +129,7 @@ pub(super) fn words(
         let name = arg.get_id().as_str();
         let value = given.get(name).filter(|value| !value.is_null());
         let Some(value) = value else {
-            if arg.is_required_set() {
+            if is_needed(arg) {
                 return Err(Refusal::Missing { name: name.to_owned() });
             }
             continue;

@@ -9,6 +9,7 @@ use clap::{CommandFactory, Parser};
 use floodmark_analysis::{AdviceReport, Diff, Estimate, Leaks, Report, Simulation};
 use floodmark_session::text::answer_text::AnswerText;
 use floodmark_session::text::output_style::OutputStyle;
+use floodmark_session::text::short_path::with_program_folders;
 use floodmark_session::text::text_table::render;
 use floodmark_session::traces::read_log;
 use rmcp::model::{Tool, ToolAnnotations};
@@ -210,6 +211,6 @@ where
     AnswerText: for<'a> From<&'a T>,
 {
     let notes = answer.notes.iter().flat_map(|note| [note.as_str(), "\n"]).collect::<String>();
-    let text = notes + &render(&answer.found);
+    let text = notes + &with_program_folders(&answer.folders, || render(&answer.found));
     Ok(ToolAnswer { text, json: serde_json::to_value(&answer.found)? })
 }

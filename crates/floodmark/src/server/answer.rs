@@ -75,7 +75,7 @@ pub(crate) fn answer(shown: &Shown<'_>, ask: &Ask) -> Result<Vec<u8>, Refusal> {
             });
             json(&rank_lines(&lines, top))
         }
-        Ask::Diff { of, what } => {
+        Ask::Diff { ref of, what } => {
             let (a, b) = (shown.trace(of.a)?.now(), shown.trace(of.b)?.now());
             match what {
                 OfDiff::Rows { by, top, frames } => {

@@ -62,7 +62,7 @@ pub(crate) enum OfDiff {
 }
 
 /// Two traces, each on a device and at a time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OfTwo {
     pub(crate) a: usize,
     pub(crate) b: usize,
@@ -329,6 +329,7 @@ impl Given<'_> {
             sides: DiffSides {
                 device: Both { a: device("device_a")?, b: device("device_b")? },
                 at: Both { a: self.at_named("at_a")?, b: self.at_named("at_b")? },
+                renamed: Vec::new(),
             },
         })
     }

@@ -101,7 +101,7 @@ fn titles(by: By) -> &'static [&'static str] {
         }
         By::Parameter => &["parameter", "shape", "dtype", "weight", "gradient", "optimizer_state"],
         By::Phase => &["phase", "peak", "peak_seconds"],
-        By::Category => &["category", "largest"],
+        By::Category => &["category", "peak", "largest"],
         By::Tensor => &[
             "name",
             "shape",
@@ -160,9 +160,10 @@ fn values(row: &Row) -> Vec<String> {
             or_empty(peak.map(|bytes| bytes.0).as_ref()),
             or_empty(peak_seconds.as_ref()),
         ],
-        Detail::Category { category, largest } => {
+        Detail::Category { category, peak, largest } => {
             let largest = largest.iter().map(|one| format!("{}={}", one.location, one.bytes.0));
-            vec![(*category).to_owned(), largest.collect::<Vec<_>>().join(";")]
+            let peak = or_empty(peak.map(|bytes| bytes.0).as_ref());
+            vec![(*category).to_owned(), peak, largest.collect::<Vec<_>>().join(";")]
         }
         Detail::Tensor {
             name,

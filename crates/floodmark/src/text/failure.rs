@@ -24,6 +24,8 @@ pub(crate) enum Problem {
     ModuleNotText,
     #[error("the folder has no trace (`*.flood`)")]
     NoTraces,
+    #[error("no trace is named, and this folder has none (`*.flood`)")]
+    NoTraceHere,
     #[error("the folder has no rank {rank}; it has {present}")]
     NoSuchRank { rank: u32, present: String },
     #[error("the file exists")]
@@ -108,6 +110,7 @@ impl Hint for Problem {
             Self::OptionOfTraces => {
                 Some("leave them out: every message is shown with its rank and device")
             }
+            Self::NoTraceHere => Some("record one with `floodmark run train.py`, or name a trace"),
             Self::NoTerminal => Some("`--once` writes one frame as text"),
             Self::NoSuchRankOf { .. } => Some("ranks are counted from 0"),
             Self::NothingVaries { .. } => {

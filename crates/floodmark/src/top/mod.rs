@@ -25,6 +25,8 @@ mod theme;
 mod view;
 mod watch;
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 
 use crate::commands::args::TopArgs;
@@ -34,8 +36,9 @@ use crate::text::stdout_style;
 /// Shows a trace until the user has seen enough; with `--once` gives the text of one frame.
 pub(crate) fn top(args: &TopArgs) -> Result<String> {
     if !args.once && !stdout_style::can_draw() {
+        let path = args.source.trace.as_deref().unwrap_or(Path::new("."));
         return Err(Problem::NoTerminal)
-            .with_context(|| format!("Failed to show `{}`", args.source.trace.display()));
+            .with_context(|| format!("Failed to show `{}`", path.display()));
     }
     let ranks = ranks::WatchedRanks::open(&args.source)?;
     let tab = state::TABS.iter().position(|(by, _)| *by == args.by).unwrap_or(0);

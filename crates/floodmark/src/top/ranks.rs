@@ -8,7 +8,7 @@ use anyhow::Result;
 use floodmark_analysis::LiveDevice;
 
 use crate::commands::args::Source;
-use crate::commands::trace_paths::{rank_in, ranks};
+use crate::commands::trace_paths::{named_or_newest, rank_in, ranks};
 use crate::watched_trace::{WatchedTrace, watched_paths};
 
 /// How a rank stands on the device with its highest peak, a GPU before the CPU.
@@ -31,11 +31,12 @@ pub(crate) struct WatchedRanks {
 impl WatchedRanks {
     /// Opens the traces that a command names; one where it names a rank.
     pub(crate) fn open(source: &Source) -> Result<Self> {
+        let path = named_or_newest(source.trace.as_deref())?;
         let (folder, paths) = if let Some(rank) = source.rank {
-            (None, vec![(Some(rank), rank_in(&source.trace, rank)?)])
+            (None, vec![(Some(rank), rank_in(&path, rank)?)])
         } else {
-            let folder = source.trace.is_dir().then(|| source.trace.clone());
-            (folder, watched_paths(&source.trace)?)
+            let folder = path.is_dir().then(|| path.clone());
+            (folder, watched_paths(&path)?)
         };
         let traces = paths.iter().map(|(rank, path)| WatchedTrace::open(*rank, path));
         Ok(Self { folder, traces: traces.collect::<Result<_>>()?, next: 0 })

@@ -340,7 +340,8 @@ impl RanksShown {
             write_rank(&folder, rank, script);
         }
         let trace = folder.path().to_owned();
-        let ranks = WatchedRanks::open(&Source { trace, rank: None, device: None }).unwrap();
+        let ranks =
+            WatchedRanks::open(&Source { trace: Some(trace), rank: None, device: None }).unwrap();
         let state = State { rank: ranks.highest(), ..State::default() };
         let terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         Self { folder, ranks, state, terminal }

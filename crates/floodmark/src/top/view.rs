@@ -182,7 +182,7 @@ impl View {
     }
 }
 
-/// `Peak of cuda:0: 13.54 GiB allocated, at 1.234 s in step 3, backward of mlp`. What is reserved stands above it.
+/// `Peak of cuda:0: 13.54 GiB allocated, in step 3, backward of mlp, at 1.234 s`. What is reserved stands above it.
 fn said(at: &Moment, is_now: bool) -> String {
     let device = at.device;
     let what = match at.what {
@@ -190,7 +190,7 @@ fn said(at: &Moment, is_now: bool) -> String {
         At::Oom => format!("Out of memory on {device}"),
         At::End if is_now => format!("Now on {device}"),
         At::End => format!("End on {device}"),
-        At::Seconds(_) => format!("Memory of {device}"),
+        At::Seconds(_) | At::Step { .. } => format!("Memory of {device}"),
     };
     let request = sentence::request(at);
     format!("{what}: {request}{} allocated, {}", at.allocated, sentence::when(at))

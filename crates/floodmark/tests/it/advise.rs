@@ -35,6 +35,8 @@ fn advice_says_what_it_saves() {
                                      settings need less
                                      → export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     Note: too few steps to look for leaks
+    --- stderr
+    hint: find changes that make the whole run fit: `floodmark plan train.py`
     ");
     insta::assert_snapshot!(folder.run("advise varlen.pickle.gz"), @"
     exit 0
@@ -76,6 +78,8 @@ fn advice_says_what_it_saves() {
                                      → export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 
     Note: no line grows from step to step
+    --- stderr
+    hint: find changes that make the whole run fit: `floodmark plan train.py`
     ");
 }
 
@@ -121,6 +125,9 @@ fn advice_begins_with_what_fills_the_memory() {
 
     Note: none of the allocator settings that were tried avoids the failure
     Note: no line grows from step to step
+    Note: the recording ends at the failed allocation, or goes on without it: the rest of the run may need more
+    --- stderr
+    hint: find changes that make the whole run fit: `floodmark plan train.py`
     ");
     insta::assert_snapshot!(folder.run("advise cpu.flood"), @"
     exit 0

@@ -52,7 +52,7 @@ fn hot_functions_are_shown_with_their_bytes() {
     insta::assert_snapshot!(folder().run("annotate x.flood src/model.py"), @"
     exit 0
     --- stdout
-    Peak of cuda:0: 16.50 MiB allocated, 18.00 MiB reserved, at 0.006 s, outside the model
+    Peak of cuda:0: 16.50 MiB allocated, 18.00 MiB reserved, outside forward/backward/optimizer, at 0.006 s
     src/model.py: 13.00 MiB in 3 lines, 78.8 % of what is allocated; 3.000 MiB in other files; 512.0 KiB without a line
         Bytes  Count  Category  Line  Source
                                    8       def forward(self, x):
@@ -117,4 +117,20 @@ fn a_source_that_changed_since_is_noted() {
     let note = "! the source is newer than the recording: bytes may be beside the wrong lines\n";
     assert!(shown.contains(note), "{shown}");
     assert!(folder.stdout("annotate x.flood src/model.py --json").contains("the source is newer"));
+}
+
+#[test]
+fn without_a_file_the_script_of_the_program_is_annotated() {
+    let script = "alloc a cuda:0 8MiB at train.py:2:<module> > lib.py:1:load
+                  alloc b cuda:0 2MiB at train.py:3:<module>";
+    let folder = Folder::new()
+        .with("x.flood", script)
+        .with_bytes("train.py", b"import lib\nlib.load()\nx = 1\n")
+        .with_bytes("lib.py", b"def load(): ...\n");
+    let named = folder.stdout("annotate x.flood train.py");
+    assert!(named.contains("2.000 MiB"), "{named}");
+    for line in ["annotate x.flood", "annotate", "annotate train.py"] {
+        assert_eq!(folder.stdout(line), named, "{line}");
+    }
+    assert!(folder.stdout("annotate lib.py").contains("8.000 MiB"));
 }

@@ -213,7 +213,7 @@ fn a_trace_that_is_cut_says_so_above_its_rows() {
     insta::assert_snapshot!(folder.run("report x.flood"), @"
     exit 0
     --- stdout
-    Peak of cpu: 1.000 KiB allocated, at 0.001 s, outside the model
+    Peak of cpu: 1.000 KiB allocated, outside forward/backward/optimizer, at 0.001 s
     ! the recording is not finished: what came after the last flush is not in the file
         Bytes  Cumulative     Median  Count  Location
     1.000 KiB   1.000 KiB  1.000 KiB      1  a.py:1 (main)
@@ -270,7 +270,7 @@ fn a_question_that_makes_no_sense_is_answered_with_what_does() {
     insta::assert_snapshot!(folder.run("report x.flood --at yesterday"), @"
     exit 1
     --- stderr
-    error: invalid value 'yesterday' for '--at <MOMENT>': a time is `peak`, `oom`, `end` or a number of seconds such as `1.25`
+    error: invalid value 'yesterday' for '--at <MOMENT>': a time is `peak`, `oom`, `end`, a step such as `step:3` or `step:3:backward`, or a number of seconds such as `1.25`
 
     For more information, try '--help'.
     ");

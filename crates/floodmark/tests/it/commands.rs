@@ -35,7 +35,7 @@ fn a_report_is_the_peak_by_line() {
     insta::assert_snapshot!(training().run("report x.flood"), @"
     exit 0
     --- stdout
-    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, in step 0, backward of layers.0.fc, at 0.008 s
         Bytes  Cumulative     Median  Count  Location
     10.00 MiB   10.00 MiB  6.000 MiB      2  model.py:10 (forward)
     3.000 MiB   13.00 MiB  2.000 MiB      1  before recording
@@ -48,7 +48,7 @@ fn a_report_is_the_peak_by_line() {
 fn a_report_has_eight_groupings() {
     let folder = training();
     insta::assert_snapshot!(folder.stdout("report x.flood --by stack"), @"
-    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, in step 0, backward of layers.0.fc, at 0.008 s
         Bytes  Cumulative     Median  Count  Stack, innermost frame first
     6.000 MiB   6.000 MiB  6.000 MiB      1  torch/nn.py:5 (linear)
                                                model.py:10 (forward)
@@ -62,7 +62,7 @@ fn a_report_has_eight_groupings() {
         512 B   15.00 MiB      512 B      1  train.py:7 (main)
     ");
     insta::assert_snapshot!(folder.stdout("report x.flood --by module"), @"
-    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, in step 0, backward of layers.0.fc, at 0.008 s
         Bytes        Own  Cumulative     Median  Count  Module
     14.00 MiB        0 B         0 B  4.000 MiB      4  Net
     14.00 MiB        0 B         0 B  4.000 MiB      4    layers
@@ -74,14 +74,14 @@ fn a_report_has_eight_groupings() {
         512 B      512 B   15.00 MiB      512 B      1  (no module)
     ");
     insta::assert_snapshot!(folder.stdout("report x.flood --by op"), @"
-    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, in step 0, backward of layers.0.fc, at 0.008 s
         Bytes  Cumulative     Median  Count  Operator
     12.00 MiB   12.00 MiB  4.000 MiB      3  mm
     3.000 MiB   15.00 MiB  2.000 MiB      1  before recording
         512 B   15.00 MiB      512 B      1  (operator not recorded)
     ");
     insta::assert_snapshot!(folder.stdout("report x.flood --by phase"), @"
-    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, in step 0, backward of layers.0.fc, at 0.008 s
         Bytes  Cumulative     Median  Count       Peak  Phase
     10.00 MiB   10.00 MiB  4.000 MiB      3  13.00 MiB  forward
     3.000 MiB   13.00 MiB  2.000 MiB      1             before recording
@@ -89,20 +89,20 @@ fn a_report_has_eight_groupings() {
           0 B   15.00 MiB        0 B      0  7.000 MiB  optimizer
     ");
     insta::assert_snapshot!(folder.stdout("report x.flood --by category"), @"
-    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
-        Bytes  Cumulative     Median  Count  Category and its largest
-    10.00 MiB   10.00 MiB  4.000 MiB      3  activation
-                                               6.000 MiB model.py:10 (forward)
-                                               4.000 MiB model.py:10 (forward)
-                                                   512 B train.py:7 (main)
-    2.000 MiB   12.00 MiB  2.000 MiB      1  gradient
-                                               2.000 MiB layers.0.fc.weight
-    2.000 MiB   14.00 MiB  2.000 MiB      1  parameter
-                                               2.000 MiB layers.0.fc.weight
-    1.000 MiB   15.00 MiB        0 B      0  unknown
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, in step 0, backward of layers.0.fc, at 0.008 s
+        Bytes  Cumulative     Median  Count       Peak  Category and its largest
+    10.00 MiB   10.00 MiB  4.000 MiB      3  10.00 MiB  activation
+                                                          6.000 MiB model.py:10 (forward)
+                                                          4.000 MiB model.py:10 (forward)
+                                                              512 B train.py:7 (main)
+    2.000 MiB   12.00 MiB  2.000 MiB      1  2.000 MiB  gradient
+                                                          2.000 MiB layers.0.fc.weight
+    2.000 MiB   14.00 MiB  2.000 MiB      1  2.000 MiB  parameter
+                                                          2.000 MiB layers.0.fc.weight
+    1.000 MiB   15.00 MiB        0 B      0  3.000 MiB  unknown
     ");
     insta::assert_snapshot!(folder.stdout("report x.flood --by tensor"), @"
-    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, in step 0, backward of layers.0.fc, at 0.008 s
         Bytes  Cumulative  Category    Shape       Dtype    Name or location
     6.000 MiB   6.000 MiB  activation                       model.py:10 (forward)
     4.000 MiB   10.00 MiB  activation                       model.py:10 (forward)
@@ -112,7 +112,7 @@ fn a_report_has_eight_groupings() {
         512 B   15.00 MiB  activation                       train.py:7 (main)
     ");
     insta::assert_snapshot!(folder.stdout("report x.flood --by step"), @"
-    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, in step 0, backward of layers.0.fc, at 0.008 s
     Step                   Peak        End      Growth    Forward   Backward  Optimizer  Of this peak
     before recording                                                                        3.000 MiB
     0                 15.00 MiB  7.000 MiB              13.00 MiB  15.00 MiB  7.000 MiB     12.00 MiB
@@ -123,14 +123,14 @@ fn a_report_has_eight_groupings() {
 #[test]
 fn a_report_says_what_it_leaves_out() {
     insta::assert_snapshot!(training().stdout("report x.flood --top 2"), @"
-    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, in step 0, backward of layers.0.fc, at 0.008 s
         Bytes  Cumulative     Median  Count  Location
     10.00 MiB   10.00 MiB  6.000 MiB      2  model.py:10 (forward)
     3.000 MiB   13.00 MiB  2.000 MiB      1  before recording
     … and 2 more rows, 2.000 MiB
     ");
     insta::assert_snapshot!(training().stdout("report x.flood --by step --top 1"), @"
-    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, in step 0, backward of layers.0.fc, at 0.008 s
     Step       Peak        End      Growth    Forward  Of this peak
     1     10.00 MiB  10.00 MiB  +3.000 MiB  10.00 MiB           0 B
     … and 2 earlier rows, 15.00 MiB
@@ -141,25 +141,25 @@ fn a_report_says_what_it_leaves_out() {
 fn a_report_is_of_any_moment_and_device() {
     let folder = training();
     insta::assert_snapshot!(folder.stdout("report x.flood --at oom --top 1"), @"
-    Out of memory on cuda:0: 1.000 GiB requested at model.py:12 (forward), with 10.00 MiB allocated, 16.00 MiB reserved, at 0.017 s in step 1, forward of layers.1.fc
+    Out of memory on cuda:0: 1.000 GiB requested at model.py:12 (forward), with 10.00 MiB allocated, 16.00 MiB reserved, in step 1, forward of layers.1.fc, at 0.017 s
         Bytes  Cumulative     Median  Count  Location
     3.000 MiB   3.000 MiB  2.000 MiB      1  before recording
     … and 4 more rows, 7.000 MiB
     ");
     insta::assert_snapshot!(folder.stdout("report x.flood --at end --top 1"), @"
-    End on cuda:0: 10.00 MiB allocated, 16.00 MiB reserved, at 0.019 s in step 1
+    End on cuda:0: 10.00 MiB allocated, 16.00 MiB reserved, in step 1, at 0.019 s
         Bytes  Cumulative     Median  Count  Location
     3.000 MiB   3.000 MiB  2.000 MiB      1  before recording
     … and 4 more rows, 7.000 MiB
     ");
     insta::assert_snapshot!(folder.stdout("report x.flood --at 0.005 --top 1"), @"
-    Memory of cuda:0: 7.000 MiB allocated, 8.000 MiB reserved, at 0.005 s in step 0, forward of layers.0.fc
+    Memory of cuda:0: 7.000 MiB allocated, 8.000 MiB reserved, in step 0, forward of layers.0.fc, at 0.005 s
         Bytes  Cumulative     Median  Count  Location
     4.000 MiB   4.000 MiB  4.000 MiB      1  model.py:10 (forward)
     … and 1 more row, 3.000 MiB
     ");
     insta::assert_snapshot!(folder.stdout("report x.flood --device cpu"), @"
-    Peak of cpu: 64.00 KiB allocated, at 0.004 s in step 0, outside the model
+    Peak of cpu: 64.00 KiB allocated, in step 0, outside forward/backward/optimizer, at 0.004 s
         Bytes  Cumulative     Median  Count  Location
     64.00 KiB   64.00 KiB  64.00 KiB      1  loader/fetch.py:3 (fetch)
     ");
@@ -241,8 +241,8 @@ fn csv_lines_are_as_long_as_their_header() {
 fn info_says_what_a_trace_holds() {
     insta::assert_snapshot!(training().stdout("info x.flood"), @"
     x.flood: 21 events in 0.019 s, 8 allocations, 2 steps, 1 thread; 1 failed allocation (`--at oom`)
-    Peak of cpu: 64.00 KiB allocated, at 0.004 s in step 0, outside the model
-    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+    Peak of cpu: 64.00 KiB allocated, in step 0, outside forward/backward/optimizer, at 0.004 s
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, in step 0, backward of layers.0.fc, at 0.008 s
       by         floodmark 0.1.0
     ");
     let json: serde_json::Value =
@@ -279,7 +279,7 @@ fn a_folder_has_one_trace_per_rank() {
     insta::assert_snapshot!(folder.run("report run"), @"
     exit 0
     --- stdout
-    Peak of cuda:3: 2.000 KiB allocated, 2.000 MiB reserved, at 0.001 s, outside the model
+    Peak of cuda:3: 2.000 KiB allocated, 2.000 MiB reserved, outside forward/backward/optimizer, at 0.001 s
         Bytes  Cumulative     Median  Count  Location
     2.000 KiB   2.000 KiB  2.000 KiB      1  b.py:1 (main)
     --- stderr
@@ -288,7 +288,7 @@ fn a_folder_has_one_trace_per_rank() {
     insta::assert_snapshot!(folder.run("report run --rank 0"), @"
     exit 0
     --- stdout
-    Peak of cuda:0: 1.000 KiB allocated, 2.000 MiB reserved, at 0.001 s, outside the model
+    Peak of cuda:0: 1.000 KiB allocated, 2.000 MiB reserved, outside forward/backward/optimizer, at 0.001 s
         Bytes  Cumulative     Median  Count  Location
     1.000 KiB   1.000 KiB  1.000 KiB      1  a.py:1 (main)
     ");
@@ -333,7 +333,7 @@ fn many_ranks_are_one_table_with_the_furthest_from_the_median() {
 fn what_a_killed_program_left_is_read_from_its_journal() {
     let folder = Folder::new().with_killed("x.flood", TRAINING);
     insta::assert_snapshot!(folder.stdout("report x.flood --top 1"), @"
-    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, at 0.008 s in step 0, backward of layers.0.fc
+    Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, in step 0, backward of layers.0.fc, at 0.008 s
     ! the program ended without ending the recording: it was killed, crashed, or called `os._exit`; its last 41 records were read from the journal
         Bytes  Cumulative     Median  Count  Location
     10.00 MiB   10.00 MiB  6.000 MiB      2  model.py:10 (forward)
@@ -359,4 +359,80 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     drop(out);
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]));
+}
+
+#[test]
+fn a_step_and_a_phase_of_it_are_moments() {
+    let script = "alloc w cuda:0 4MiB at train.py:1
+                  alloc a cuda:0 2MiB at model.py:3:forward in fc
+                  backward alloc g cuda:0 8MiB at model.py:3:forward in fc
+                  free g
+                  free a
+                  step
+                  alloc b cuda:0 1MiB at model.py:3:forward in fc
+                  backward alloc h cuda:0 2MiB at model.py:3:forward in fc
+                  free h
+                  free b
+                  step";
+    let folder = Folder::new().with("x.flood", script);
+    let first = |line: &str| folder.stdout(line).lines().next().unwrap().to_owned();
+    let begins = |line: &str, text: &str| {
+        let shown = first(line);
+        assert!(shown.starts_with(text), "{line}: {shown}");
+    };
+    begins(
+        "report x.flood --at step:1",
+        "Peak of step 1 on cuda:0: 7.000 MiB allocated, 14.00 MiB reserved, in step 1, backward of fc, at ",
+    );
+    begins(
+        "report x.flood --at step:1:forward",
+        "Peak of step 1, forward, on cuda:0: 5.000 MiB allocated, 14.00 MiB reserved, in step 1, forward of fc, at ",
+    );
+    begins(
+        "report x.flood --at step:0:backward",
+        "Peak of step 0, backward, on cuda:0: 14.00 MiB allocated, 14.00 MiB reserved, in step 0, ",
+    );
+    let spaced = folder.command("report x.flood --at").arg("step 1 backward").output().unwrap();
+    assert!(String::from_utf8(spaced.stdout).unwrap().starts_with("Peak of step 1, backward, on"));
+    let json: serde_json::Value =
+        serde_json::from_str(&folder.stdout("report x.flood --at step:1 --json")).unwrap();
+    assert_eq!((&json["at"]["what"], &json["at"]["step"]), (&"step".into(), &1.into()));
+    insta::assert_snapshot!(folder.run("report x.flood --at step:7"), @"
+    exit 1
+    --- stderr
+    error: Failed to report on `x.flood`
+      Caused by: there is no step 7: finished steps in this trace: 2, counted from 0
+
+    hint: `floodmark report --by step` shows the steps and their phases
+    ");
+    insta::assert_snapshot!(folder.run("report x.flood --at step:0:optimizer"), @"
+    exit 1
+    --- stderr
+    error: Failed to report on `x.flood`
+      Caused by: nothing was allocated in optimizer of step 0
+
+    hint: `floodmark report --by step` shows the steps and their phases
+    ");
+}
+
+#[test]
+fn a_category_has_its_own_peak_beside_its_bytes() {
+    let script = "alloc a cuda:0 2MiB at model.py:3
+                  label a parameter fc.weight (4,4) float32
+                  alloc b cuda:0 2MiB at model.py:3
+                  label b parameter fc.bias (4) float32
+                  free b
+                  alloc c cuda:0 1MiB at model.py:3
+                  label c parameter head.weight (4) float32";
+    let folder = Folder::new().with("x.flood", script);
+    let json: serde_json::Value =
+        serde_json::from_str(&folder.stdout("report x.flood --by category --at end --json"))
+            .unwrap();
+    assert_eq!(
+        (&json["rows"][0]["bytes"], &json["rows"][0]["peak"]),
+        (&(3 << 20).into(), &(4 << 20).into())
+    );
+    let shown = folder.stdout("report x.flood --by category --at end");
+    assert!(shown.contains("Count       Peak  Category and its largest"), "{shown}");
+    assert!(shown.contains("4.000 MiB"), "{shown}");
 }

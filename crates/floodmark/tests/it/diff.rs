@@ -36,8 +36,8 @@ fn a_diff_says_what_grew() {
     exit 0
     --- stdout
     Peak of cuda:0 grew by 5.000 MiB (+62.5 %): 8.000 MiB allocated in A, 13.00 MiB in B; reserved bytes grew by 4.000 MiB (+40.0 %)
-    A: at 0.005 s in step 0, backward of layers.0.fc
-    B: at 0.006 s in step 0, backward of layers.0.fc
+    A: in step 0, backward of layers.0.fc, at 0.005 s
+    B: in step 0, backward of layers.0.fc, at 0.006 s
         Change          A          B  Count A  Count B  Location
     +6.000 MiB        0 B  6.000 MiB        0        1  /ci/model.py:15 (forward)
     −1.000 MiB  2.000 MiB  1.000 MiB        1        1  /ci/model.py:14 (forward) (backward)
@@ -47,8 +47,8 @@ fn a_diff_says_what_grew() {
     exit 0
     --- stdout
     Allocated bytes of cuda:0 at the end shrank by 5.000 MiB (−55.6 %): 9.000 MiB allocated in A, 4.000 MiB in B; reserved bytes shrank by 4.000 MiB (−28.6 %)
-    A: at 0.010 s in step 0
-    B: at 0.009 s in step 0
+    A: in step 0, at 0.010 s
+    B: in step 0, at 0.009 s
         Change          A    B  Count A  Count B  Location
     −6.000 MiB  6.000 MiB  0 B        1        0  /ci/model.py:15 (forward)
     … and 1 more row, +1.000 MiB
@@ -58,8 +58,8 @@ fn a_diff_says_what_grew() {
     exit 0
     --- stdout
     Allocated bytes of cuda:0 at this time did not change: 6.000 MiB allocated in A, 6.000 MiB in B; reserved bytes did not change
-    A: at 0.003 s in step 0, forward of layers.0.fc
-    B: at 0.003 s in step 0, forward of layers.0.fc
+    A: in step 0, forward of layers.0.fc, at 0.003 s
+    B: in step 0, forward of layers.0.fc, at 0.003 s
     2 rows did not change
     ");
 }
@@ -69,8 +69,8 @@ fn a_diff_has_groupings() {
     let folder = both();
     insta::assert_snapshot!(folder.stdout("diff a.flood b.flood --by stack"), @"
     Peak of cuda:0 grew by 5.000 MiB (+62.5 %): 8.000 MiB allocated in A, 13.00 MiB in B; reserved bytes grew by 4.000 MiB (+40.0 %)
-    A: at 0.005 s in step 0, backward of layers.0.fc
-    B: at 0.006 s in step 0, backward of layers.0.fc
+    A: in step 0, backward of layers.0.fc, at 0.005 s
+    B: in step 0, backward of layers.0.fc, at 0.006 s
         Change          A          B  Count A  Count B  Stack, innermost frame first
     +6.000 MiB        0 B  6.000 MiB        0        1  /ci/model.py:15 (forward)
                                                           torch/module.py:9 (_call_impl)
@@ -80,8 +80,8 @@ fn a_diff_has_groupings() {
     ");
     insta::assert_snapshot!(folder.stdout("diff a.flood b.flood --by module"), @"
     Peak of cuda:0 grew by 5.000 MiB (+62.5 %): 8.000 MiB allocated in A, 13.00 MiB in B; reserved bytes grew by 4.000 MiB (+40.0 %)
-    A: at 0.005 s in step 0, backward of layers.0.fc
-    B: at 0.006 s in step 0, backward of layers.0.fc
+    A: in step 0, backward of layers.0.fc, at 0.005 s
+    B: in step 0, backward of layers.0.fc, at 0.006 s
         Change          A          B  Count A  Count B  Module, without those inside it
     +6.000 MiB        0 B  6.000 MiB        0        1  layers.1.fc
     −1.000 MiB  8.000 MiB  7.000 MiB        3        3  layers.0.fc
@@ -89,16 +89,16 @@ fn a_diff_has_groupings() {
     ");
     insta::assert_snapshot!(folder.stdout("diff a.flood b.flood --by op"), @"
     Peak of cuda:0 grew by 5.000 MiB (+62.5 %): 8.000 MiB allocated in A, 13.00 MiB in B; reserved bytes grew by 4.000 MiB (+40.0 %)
-    A: at 0.005 s in step 0, backward of layers.0.fc
-    B: at 0.006 s in step 0, backward of layers.0.fc
+    A: in step 0, backward of layers.0.fc, at 0.005 s
+    B: in step 0, backward of layers.0.fc, at 0.006 s
         Change          A          B  Count A  Count B  Operator
     +5.000 MiB  6.000 MiB  11.00 MiB        2        3  mm
     2 rows did not change
     ");
     insta::assert_snapshot!(folder.stdout("diff a.flood b.flood --by phase"), @"
     Peak of cuda:0 grew by 5.000 MiB (+62.5 %): 8.000 MiB allocated in A, 13.00 MiB in B; reserved bytes grew by 4.000 MiB (+40.0 %)
-    A: at 0.005 s in step 0, backward of layers.0.fc
-    B: at 0.006 s in step 0, backward of layers.0.fc
+    A: in step 0, backward of layers.0.fc, at 0.005 s
+    B: in step 0, backward of layers.0.fc, at 0.006 s
         Change          A          B  Count A  Count B  Phase
     +6.000 MiB  4.000 MiB  10.00 MiB        2        3  forward
     −1.000 MiB  2.000 MiB  1.000 MiB        1        1  backward
@@ -106,8 +106,8 @@ fn a_diff_has_groupings() {
     ");
     insta::assert_snapshot!(folder.stdout("diff a.flood b.flood --by category"), @"
     Peak of cuda:0 grew by 5.000 MiB (+62.5 %): 8.000 MiB allocated in A, 13.00 MiB in B; reserved bytes grew by 4.000 MiB (+40.0 %)
-    A: at 0.005 s in step 0, backward of layers.0.fc
-    B: at 0.006 s in step 0, backward of layers.0.fc
+    A: in step 0, backward of layers.0.fc, at 0.005 s
+    B: in step 0, backward of layers.0.fc, at 0.006 s
         Change          A          B  Count A  Count B  Category
     +6.000 MiB  4.000 MiB  10.00 MiB        2        3  activation
     −1.000 MiB  2.000 MiB  1.000 MiB        1        1  gradient
@@ -115,8 +115,8 @@ fn a_diff_has_groupings() {
     ");
     insta::assert_snapshot!(folder.stdout("diff a.flood b.flood --by tensor"), @"
     Peak of cuda:0 grew by 5.000 MiB (+62.5 %): 8.000 MiB allocated in A, 13.00 MiB in B; reserved bytes grew by 4.000 MiB (+40.0 %)
-    A: at 0.005 s in step 0, backward of layers.0.fc
-    B: at 0.006 s in step 0, backward of layers.0.fc
+    A: in step 0, backward of layers.0.fc, at 0.005 s
+    B: in step 0, backward of layers.0.fc, at 0.006 s
         Change          A          B  Count A  Count B  Category    Shape      Name or location
     +6.000 MiB        0 B  6.000 MiB        0        1  activation             /ci/model.py:15 (forward)
     −1.000 MiB  2.000 MiB  1.000 MiB        1        1  gradient    (512,512)  layers.0.fc.weight
@@ -124,8 +124,8 @@ fn a_diff_has_groupings() {
     ");
     insta::assert_snapshot!(folder.stdout("diff a.flood b.flood --by step"), @"
     Peak of cuda:0 grew by 5.000 MiB (+62.5 %): 8.000 MiB allocated in A, 13.00 MiB in B; reserved bytes grew by 4.000 MiB (+40.0 %)
-    A: at 0.005 s in step 0, backward of layers.0.fc
-    B: at 0.006 s in step 0, backward of layers.0.fc
+    A: in step 0, backward of layers.0.fc, at 0.005 s
+    B: in step 0, backward of layers.0.fc, at 0.006 s
         Change          A          B  Count A  Count B  Step
     +5.000 MiB  6.000 MiB  11.00 MiB        3        4  step 0
     1 row did not change
@@ -139,8 +139,8 @@ fn a_limit_that_is_passed_is_an_exit_status_after_the_answer() {
     exit 1
     --- stdout
     Peak of cuda:0 grew by 5.000 MiB (+62.5 %): 8.000 MiB allocated in A, 13.00 MiB in B; reserved bytes grew by 4.000 MiB (+40.0 %)
-    A: at 0.005 s in step 0, backward of layers.0.fc
-    B: at 0.006 s in step 0, backward of layers.0.fc
+    A: in step 0, backward of layers.0.fc, at 0.005 s
+    B: in step 0, backward of layers.0.fc, at 0.006 s
         Change    A          B  Count A  Count B  Location
     +6.000 MiB  0 B  6.000 MiB        0        1  /ci/model.py:15 (forward)
     … and 1 more row, −1.000 MiB
@@ -152,8 +152,8 @@ fn a_limit_that_is_passed_is_an_exit_status_after_the_answer() {
     exit 1
     --- stdout
     Allocated bytes of cuda:0 at the end grew by 5.000 MiB (+125.0 %): 4.000 MiB allocated in A, 9.000 MiB in B; reserved bytes grew by 4.000 MiB (+40.0 %)
-    A: at 0.009 s in step 0
-    B: at 0.010 s in step 0
+    A: in step 0, at 0.009 s
+    B: in step 0, at 0.010 s
         Change    A          B  Count A  Count B  Location
     +6.000 MiB  0 B  6.000 MiB        0        1  /ci/model.py:15 (forward)
     … and 1 more row, −1.000 MiB
@@ -165,8 +165,8 @@ fn a_limit_that_is_passed_is_an_exit_status_after_the_answer() {
     exit 0
     --- stdout
     Peak of cuda:0 grew by 5.000 MiB (+62.5 %): 8.000 MiB allocated in A, 13.00 MiB in B; reserved bytes grew by 4.000 MiB (+40.0 %)
-    A: at 0.005 s in step 0, backward of layers.0.fc
-    B: at 0.006 s in step 0, backward of layers.0.fc
+    A: in step 0, backward of layers.0.fc, at 0.005 s
+    B: in step 0, backward of layers.0.fc, at 0.006 s
         Change    A          B  Count A  Count B  Location
     +6.000 MiB  0 B  6.000 MiB        0        1  /ci/model.py:15 (forward)
     … and 1 more row, −1.000 MiB
@@ -336,8 +336,8 @@ fn a_failed_request_is_compared_with_another() {
     let folder = Folder::new().with("a.flood", &oom(BEFORE)).with("b.flood", &oom(AFTER));
     insta::assert_snapshot!(folder.stdout("diff a.flood b.flood --at oom --by category"), @"
     Allocated bytes of cuda:0 when it ran out of memory grew by 5.000 MiB (+125.0 %): 4.000 MiB allocated in A, 9.000 MiB in B; reserved bytes grew by 4.000 MiB (+40.0 %)
-    A: 1.000 GiB requested at /ci/model.py:14 (forward), at 0.010 s in step 1, outside the model
-    B: 1.000 GiB requested at /ci/model.py:14 (forward), at 0.011 s in step 1, outside the model
+    A: 1.000 GiB requested at /ci/model.py:14 (forward), in step 1, outside forward/backward/optimizer, at 0.010 s
+    B: 1.000 GiB requested at /ci/model.py:14 (forward), in step 1, outside forward/backward/optimizer, at 0.011 s
         Change          A          B  Count A  Count B  Category
     +6.000 MiB      512 B  6.000 MiB        1        2  activation
     −1.000 MiB  2.000 MiB  1.000 MiB        1        1  gradient
@@ -356,8 +356,8 @@ fn of_two_folders_the_same_rank_is_compared() {
     exit 0
     --- stdout
     Peak of cuda:0 grew by 2.000 KiB (+100.0 %): 2.000 KiB allocated in A, 4.000 KiB in B; reserved bytes did not change
-    A: at 0.001 s, outside the model
-    B: at 0.001 s, outside the model
+    A: outside forward/backward/optimizer, at 0.001 s
+    B: outside forward/backward/optimizer, at 0.001 s
         Change          A          B  Count A  Count B  Location
     +2.000 KiB  2.000 KiB  4.000 KiB        1        1  a.py:1 (main)
     --- stderr
@@ -367,8 +367,8 @@ fn of_two_folders_the_same_rank_is_compared() {
     exit 0
     --- stdout
     Peak of cuda:0 grew by 8.000 KiB (+800.0 %): 1.000 KiB allocated in A, 9.000 KiB in B; reserved bytes did not change
-    A: at 0.001 s, outside the model
-    B: at 0.001 s, outside the model
+    A: outside forward/backward/optimizer, at 0.001 s
+    B: outside forward/backward/optimizer, at 0.001 s
         Change          A          B  Count A  Count B  Location
     +8.000 KiB  1.000 KiB  9.000 KiB        1        1  a.py:1 (main)
     ");
@@ -381,12 +381,38 @@ fn what_is_missing_is_said_of_each_trace() {
     let folder = Folder::new().with("a.flood", BEFORE).with_bytes("b.flood", &truncated);
     insta::assert_snapshot!(folder.stdout("diff a.flood b.flood --top 1"), @"
     Peak of cuda:0 grew by 5.000 MiB (+62.5 %): 8.000 MiB allocated in A, 13.00 MiB in B; reserved bytes grew by 4.000 MiB (+40.0 %)
-    A: at 0.005 s in step 0, backward of layers.0.fc
-    B: at 0.006 s in step 0, backward of layers.0.fc
+    A: in step 0, backward of layers.0.fc, at 0.005 s
+    B: in step 0, backward of layers.0.fc, at 0.006 s
     ! B: the recording is not finished: what came after the last flush is not in the file
         Change    A          B  Count A  Count B  Location
     +6.000 MiB  0 B  6.000 MiB        0        1  /ci/model.py:15 (forward)
     … and 1 more row, −1.000 MiB
     3 rows did not change
     ");
+}
+
+#[test]
+fn a_renamed_script_is_the_same_script() {
+    let before = "alloc a cuda:0 1MiB at /old/train.py:5:main:4 > /old/net.py:9:forward:8
+                  alloc b cuda:0 2MiB at /old/train.py:6:main:4";
+    let after = before.replace("/old/train.py", "/new/train_v2.py").replace("/old/", "/new/");
+    let folder = Folder::new().with("a.flood", before).with("b.flood", &after);
+    let shown = folder.stdout("diff a.flood b.flood");
+    assert!(shown.contains("did not change") && shown.contains("2 rows did not change"), "{shown}");
+}
+
+#[test]
+fn a_file_may_be_said_to_be_renamed() {
+    let before = "alloc a cuda:0 4MiB at /p/train.py:6:main:4
+                  alloc b cuda:0 1MiB at /p/train.py:5:main:4 > /p/net.py:9:forward:8";
+    let after = before.replace("net.py", "model.py");
+    let folder = Folder::new().with("a.flood", before).with("b.flood", &after);
+    assert!(folder.stdout("diff a.flood b.flood").contains("+1.000 MiB"));
+    let mapped = folder.stdout("diff a.flood b.flood --map net.py=model.py");
+    assert!(mapped.contains("2 rows did not change"), "{mapped}");
+    let wrong = folder.run("diff a.flood b.flood --map net.py");
+    assert!(
+        wrong.contains("a renamed file is two paths such as `train.py=train_v2.py`"),
+        "{wrong}"
+    );
 }

@@ -32,7 +32,7 @@ fn lines_that_hold_more_from_step_to_step_are_shown() {
     exit 0
     --- stdout
     2 lines on cuda:0 grow from step to step; all lines together, in 5 steps after the first: +20.00 MiB
-       A step     Growth      Holds  Blocks   Since  Grew in  Category  Location, and the newest stack
+     Per step     Growth   Live now  Blocks   Since  Grew in  Category  Location, and the newest stack
     3.000 MiB  15.00 MiB  18.00 MiB      +5  step 1   5 of 5  unknown   model.py:12 (forward)
                                                                           in module fc
                                                                           torch/module.py:9 (_call_impl)
@@ -49,7 +49,7 @@ fn lines_that_hold_more_from_step_to_step_are_shown() {
     exit 0
     --- stdout
     2 lines on cuda:0 grow from step to step; all lines together, in 5 steps after the first: +20.00 MiB
-       A step     Growth      Holds  Blocks   Since  Grew in  Category  Location, and the newest stack
+     Per step     Growth   Live now  Blocks   Since  Grew in  Category  Location, and the newest stack
     3.000 MiB  15.00 MiB  18.00 MiB      +5  step 1   5 of 5  unknown   model.py:12 (forward)
                                                                           in module fc
                                                                           torch/module.py:9 (_call_impl)

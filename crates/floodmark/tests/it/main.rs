@@ -19,6 +19,7 @@ mod leaks;
 mod levels;
 mod mcp;
 mod metrics;
+mod newest_trace;
 mod oom;
 mod oom_messages;
 mod phantom;

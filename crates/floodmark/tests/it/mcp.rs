@@ -232,7 +232,7 @@ fn a_tool_has_the_schemas_of_its_command() {
             },
             "at": {
               "type": "string",
-              "description": "Time: `peak`, `oom`, `end`, or seconds since the recording began",
+              "description": "Time: `peak`, `oom`, `end`, the peak of a step (`step:3`) or of a phase of it (`step:3:backward`), or seconds since the recording began",
               "default": "peak"
             },
             "top": {
@@ -387,7 +387,7 @@ fn a_resource_is_the_summary_of_a_trace() {
           {
             "uri": "flood://[root]/runs/x.flood",
             "mimeType": "text/plain",
-            "text": "[root]/runs/x.flood: 6 events in 0.005 s, 3 allocations, 1 thread\nPeak of cuda:0: 16.00 MiB allocated, 20.00 MiB reserved, at 0.003 s, outside the model\n  by         floodmark 0.1.0\n\nPeak of cuda:0: 16.00 MiB allocated, 20.00 MiB reserved, at 0.003 s, outside the model\n    Bytes  Cumulative     Median  Count  Location\n8.000 MiB   8.000 MiB  8.000 MiB      1  model.py:3 (forward)\n8.000 MiB   16.00 MiB  8.000 MiB      1  train.py:5 (main)\n"
+            "text": "[root]/runs/x.flood: 6 events in 0.005 s, 3 allocations, 1 thread\nPeak of cuda:0: 16.00 MiB allocated, 20.00 MiB reserved, outside forward/backward/optimizer, at 0.003 s\n  by         floodmark 0.1.0\n\nPeak of cuda:0: 16.00 MiB allocated, 20.00 MiB reserved, outside forward/backward/optimizer, at 0.003 s\n    Bytes  Cumulative     Median  Count  Location\n8.000 MiB   8.000 MiB  8.000 MiB      1  model.py:3 (forward)\n8.000 MiB   16.00 MiB  8.000 MiB      1  train.py:5 (main)\n"
           }
         ]
         "#);

@@ -40,7 +40,7 @@ fn a_failure_is_explained_with_proof() {
     insta::assert_snapshot!(folder.run("oom split.flood"), @"
     exit 0
     --- stdout
-    Out of memory on cuda:0: 16.00 MiB requested at train.py:6 (main), with 24.00 MiB allocated, 40.00 MiB reserved, at 0.006 s, outside the model
+    Out of memory on cuda:0: 16.00 MiB requested at train.py:6 (main), with 24.00 MiB allocated, 40.00 MiB reserved, outside forward/backward/optimizer, at 0.006 s
     Why: fragmentation. 16.00 MiB are free in the request's pool and stream, but the largest free block has 12.00 MiB; 16.00 MiB were requested
 
         Bytes  Memory at the failed allocation
@@ -52,11 +52,11 @@ fn a_failure_is_explained_with_proof() {
           0 B  not reserved: what torch could still reserve
     16.00 MiB  segment that torch requested from the driver
 
-    Fits  Change, simulated with the same requests
-    yes   with expandable_segments:True
-    no    with max_split_size_mb:128
-    no    with garbage_collection_threshold:0.8
-    yes   with 16.00 MiB more memory
+    Succeeds  This request, with a change: simulated with the same requests
+    yes       with expandable_segments:True
+    no        with max_split_size_mb:128
+    no        with garbage_collection_threshold:0.8
+    yes       with 16.00 MiB more memory
 
         Bytes  Live allocations, by line
     16.00 MiB  model.py:3 (forward)
@@ -68,11 +68,15 @@ fn a_failure_is_explained_with_proof() {
     16.00 MiB      0
     16.00 MiB        fc (Layer)
     8.000 MiB  (no module)
+
+    This request would succeed; the recording ends here, and the rest of the run may need more
+    --- stderr
+    hint: find changes that make the whole run fit: `floodmark plan train.py`
     ");
     insta::assert_snapshot!(folder.run("oom oom.pickle.gz"), @"
     exit 0
     --- stdout
-    Out of memory on cuda:0: 250.0 MiB requested, with 1.741 GiB allocated, 1.809 GiB reserved, at 4.923 s in step 4, backward
+    Out of memory on cuda:0: 250.0 MiB requested, with 1.741 GiB allocated, 1.809 GiB reserved, in step 4, backward, at 4.923 s
     Why: capacity. Of the 1.990 GiB that torch could reserve, 1.741 GiB are allocated, 69.35 MiB free in torch's segments in blocks of at most 26.00 MiB and 186.0 MiB not reserved; 250.0 MiB were requested in one block
     The device had 137.2 GiB left: torch is limited by `set_per_process_memory_fraction`
     ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
@@ -87,11 +91,11 @@ fn a_failure_is_explained_with_proof() {
     186.0 MiB  not reserved: what torch could still reserve
     250.0 MiB  segment that torch requested from the driver
 
-    Fits  Change, simulated with the same requests
-    no    with expandable_segments:True
-    no    with max_split_size_mb:128
-    no    with garbage_collection_threshold:0.8
-    yes   with 64.00 MiB more memory
+    Succeeds  This request, with a change: simulated with the same requests
+    no        with expandable_segments:True
+    no        with max_split_size_mb:128
+    no        with garbage_collection_threshold:0.8
+    yes       with 64.00 MiB more memory
 
         Bytes  Live allocations, by line
     578.8 MiB  zoo/alloc_runs.py:25 (forward)
@@ -112,11 +116,15 @@ fn a_failure_is_explained_with_proof() {
     225.5 MiB      activation:25 (activation)
     32.25 MiB      normalization:25 (normalization)
     5.000 MiB    sparse:253 (sparse)
+
+    This request would succeed; the recording ends here, and the rest of the run may need more
+    --- stderr
+    hint: find changes that make the whole run fit: `floodmark plan train.py`
     ");
     insta::assert_snapshot!(folder.run("oom oom.pickle.gz --top 2"), @"
     exit 0
     --- stdout
-    Out of memory on cuda:0: 250.0 MiB requested, with 1.741 GiB allocated, 1.809 GiB reserved, at 4.923 s in step 4, backward
+    Out of memory on cuda:0: 250.0 MiB requested, with 1.741 GiB allocated, 1.809 GiB reserved, in step 4, backward, at 4.923 s
     Why: capacity. Of the 1.990 GiB that torch could reserve, 1.741 GiB are allocated, 69.35 MiB free in torch's segments in blocks of at most 26.00 MiB and 186.0 MiB not reserved; 250.0 MiB were requested in one block
     The device had 137.2 GiB left: torch is limited by `set_per_process_memory_fraction`
     ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
@@ -131,11 +139,11 @@ fn a_failure_is_explained_with_proof() {
     186.0 MiB  not reserved: what torch could still reserve
     250.0 MiB  segment that torch requested from the driver
 
-    Fits  Change, simulated with the same requests
-    no    with expandable_segments:True
-    no    with max_split_size_mb:128
-    no    with garbage_collection_threshold:0.8
-    yes   with 64.00 MiB more memory
+    Succeeds  This request, with a change: simulated with the same requests
+    no        with expandable_segments:True
+    no        with max_split_size_mb:128
+    no        with garbage_collection_threshold:0.8
+    yes       with 64.00 MiB more memory
 
         Bytes  Live allocations, by line
     578.8 MiB  zoo/alloc_runs.py:25 (forward)
@@ -144,6 +152,10 @@ fn a_failure_is_explained_with_proof() {
         Bytes  Live allocations, by module
     1.171 GiB  (no module)
     583.8 MiB  container
+
+    This request would succeed; the recording ends here, and the rest of the run may need more
+    --- stderr
+    hint: find changes that make the whole run fit: `floodmark plan train.py`
     ");
 }
 
@@ -152,11 +164,11 @@ fn the_step_that_failed_is_not_finished() {
     insta::assert_snapshot!(folder().run("report oom.pickle.gz --by step --top 2"), @"
     exit 0
     --- stdout
-    Peak of cuda:0: 1.741 GiB allocated, 1.809 GiB reserved, at 4.922 s in step 4, backward
+    Peak of cuda:0: 1.741 GiB allocated, 1.809 GiB reserved, in step 4, backward, at 4.922 s
     ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
-    Step                  Peak        End      Growth    Forward   Backward  Optimizer    Outside  Of this peak
-    3                1.355 GiB  955.2 MiB         0 B  1.232 GiB  1.355 GiB  1.154 GiB  731.9 MiB           0 B
-    4, not finished  1.741 GiB  1.497 GiB  +577.5 MiB  1.741 GiB  1.741 GiB             731.9 MiB     1.026 GiB
+    Step                  Peak        End      Growth    Forward   Backward  Optimizer  Outside phases  Of this peak
+    3                1.355 GiB  955.2 MiB         0 B  1.232 GiB  1.355 GiB  1.154 GiB       731.9 MiB           0 B
+    4, not finished  1.741 GiB  1.497 GiB  +577.5 MiB  1.741 GiB  1.741 GiB                  731.9 MiB     1.026 GiB
     … and 3 earlier rows, 731.9 MiB
     ");
 }
@@ -179,17 +191,21 @@ fn every_reason_has_its_words() {
           0 B  not reserved: what torch could still reserve
     12.00 MiB  segment that torch requested from the driver
 
-    Fits  Change, simulated with the same requests
-    no    with expandable_segments:True
-    no    with max_split_size_mb:128
-    no    with garbage_collection_threshold:0.8
-    yes   with 12.00 MiB more memory
+    Succeeds  This request, with a change: simulated with the same requests
+    no        with expandable_segments:True
+    no        with max_split_size_mb:128
+    no        with garbage_collection_threshold:0.8
+    yes       with 12.00 MiB more memory
 
         Bytes  Live allocations, by line
     20.00 MiB  no Python frame: thread 0
 
         Bytes  Live allocations, by module
     20.00 MiB  (no module)
+
+    This request would succeed; the recording ends here, and the rest of the run may need more
+    --- stderr
+    hint: find changes that make the whole run fit: `floodmark plan train.py`
     ");
     insta::assert_snapshot!(folder.run("oom pending.flood --top 1"), @"
     exit 0
@@ -208,11 +224,15 @@ fn every_reason_has_its_words() {
     1.000 MiB  not reserved: what torch could still reserve
     12.00 MiB  segment that torch requested from the driver
 
-    Fits  Change, simulated with the same requests
-    no    with expandable_segments:True
-    yes   with max_split_size_mb:128
-    yes   with garbage_collection_threshold:0.8
-    yes   with 2.000 MiB more memory
+    Succeeds  This request, with a change: simulated with the same requests
+    no        with expandable_segments:True
+    yes       with max_split_size_mb:128
+    yes       with garbage_collection_threshold:0.8
+    yes       with 2.000 MiB more memory
+
+    This request would succeed; the recording ends here, and the rest of the run may need more
+    --- stderr
+    hint: find changes that make the whole run fit: `floodmark plan train.py`
     ");
     insta::assert_snapshot!(folder.run("oom bare.flood --top 1"), @"
     exit 0
@@ -231,11 +251,13 @@ fn every_reason_has_its_words() {
 
         Bytes  Live allocations, by module
     2.000 MiB  (no module)
+    --- stderr
+    hint: find changes that make the whole run fit: `floodmark plan train.py`
     ");
     insta::assert_snapshot!(folder.run("oom cpu.flood --top 1"), @"
     exit 0
     --- stdout
-    Out of memory on cpu: 3.000 MiB requested at train.py:3 (main), with 6.000 MiB allocated, at 0.002 s, outside the model
+    Out of memory on cpu: 3.000 MiB requested at train.py:3 (main), with 6.000 MiB allocated, outside forward/backward/optimizer, at 0.002 s
     Why: capacity. 6.000 MiB are allocated; the system refused 3.000 MiB more
 
         Bytes  Memory at the failed allocation
@@ -312,6 +334,8 @@ fn the_json_of_an_explanation_is_the_contract() {
           "fits": true
         }
       ],
+      "is_last": true,
+      "scope": "This request would succeed; the recording ends here, and the rest of the run may need more",
       "lines": [
         {
           "bytes": 16777216,
@@ -362,4 +386,39 @@ fn where_nothing_failed_there_is_nothing_to_explain() {
 
     hint: choose that one with `--device`
     ");
+}
+
+#[test]
+fn a_change_that_helps_promises_this_request_alone() {
+    let folder = folder();
+    let ends = "This request would succeed; the recording ends here, and the rest of the run may need more";
+    for line in ["oom split.flood", "simulate split.flood --memory 64MiB"] {
+        let shown = folder.run(line);
+        assert!(shown.contains(ends) && !shown.contains("Fits"), "{shown}");
+    }
+    let goes_on =
+        Folder::new().with("x.flood", &format!("{SPLIT}\n alloc d cuda:0 1MiB on B+8MiB"));
+    let shown = goes_on.run("oom x.flood");
+    assert!(
+        shown.contains("what the program would have requested next was not recorded"),
+        "{shown}"
+    );
+    let advice = folder.run("advise split.flood");
+    assert!(advice.contains("the rest of the run may need more"), "{advice}");
+    assert!(!advice.contains("no allocation fails"), "{advice}");
+    assert!(
+        folder
+            .run("oom split.flood")
+            .contains("hint: find changes that make the whole run fit: `floodmark plan ")
+    );
+    assert!(advice.contains("hint: find changes that make the whole run fit: `floodmark plan "));
+}
+
+#[test]
+fn the_failed_request_is_the_largest_one() {
+    let shown = folder().run("report split.flood --by segment --at oom");
+    assert!(
+        shown.contains("16.00 MiB free in blocks below the largest request (16.00 MiB)"),
+        "{shown}"
+    );
 }

@@ -59,7 +59,7 @@ fn a_log_shows_every_message() {
     let (above, rest) = shown.split_once('\n').unwrap();
     assert_eq!(
         above,
-        "Out of memory on cuda:0: 1.600 GiB requested at /job/train.py:31 (forward), on rank 1, line 4 of 6"
+        "Out of memory on cuda:0: 1.600 GiB requested at /job/train.py:31 (forward), on rank 1, log line 4"
     );
     assert!(
         rest.contains(

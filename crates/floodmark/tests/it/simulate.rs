@@ -107,7 +107,8 @@ fn a_smaller_card_may_be_too_small() {
     The same requests on cuda:0, by the rules of torch 2.11; they reproduce the recording
     PYTORCH_CUDA_ALLOC_CONF                                      Memory  Allocated   Reserved      Waste  Retries  Runs out
     recorded: (default)                                       56.00 MiB  40.00 MiB  56.00 MiB  16.00 MiB        1  at 0.008 s, for 32.00 MiB
-    per_process_memory_fraction:0.8,expandable_segments:True  80.00 MiB  72.00 MiB  80.00 MiB  8.000 MiB        0  no
+    per_process_memory_fraction:0.8,expandable_segments:True  80.00 MiB  72.00 MiB  80.00 MiB  8.000 MiB        0  not at this request
+    This request would succeed; the recording ends here, and the rest of the run may need more
     ");
     insta::assert_snapshot!(folder.run("simulate failed.flood --memory 1GiB --sweep"), @"
     exit 0
@@ -115,18 +116,19 @@ fn a_smaller_card_may_be_too_small() {
     The same requests on cuda:0, by the rules of torch 2.11; they reproduce the recording
     PYTORCH_CUDA_ALLOC_CONF                                  Memory  Allocated   Reserved      Waste  Retries  Runs out
     recorded: (default)                                   56.00 MiB  40.00 MiB  56.00 MiB  16.00 MiB        1  at 0.008 s, for 32.00 MiB
-    (default)                                             1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  no
-    expandable_segments:True                              1.000 GiB  72.00 MiB  80.00 MiB  8.000 MiB        0  no
-    max_split_size_mb:512                                 1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  no
-    max_split_size_mb:256                                 1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  no
-    max_split_size_mb:128                                 1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  no
-    roundup_power2_divisions:16                           1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  no
-    roundup_power2_divisions:8                            1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  no
-    roundup_power2_divisions:4                            1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  no
-    garbage_collection_threshold:0.8                      1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  no
-    expandable_segments:True,roundup_power2_divisions:16  1.000 GiB  72.00 MiB  80.00 MiB  8.000 MiB        0  no
-    Best: 80.00 MiB reserved, and no allocation fails, with
+    (default)                                             1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  not at this request
+    expandable_segments:True                              1.000 GiB  72.00 MiB  80.00 MiB  8.000 MiB        0  not at this request
+    max_split_size_mb:512                                 1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  not at this request
+    max_split_size_mb:256                                 1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  not at this request
+    max_split_size_mb:128                                 1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  not at this request
+    roundup_power2_divisions:16                           1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  not at this request
+    roundup_power2_divisions:8                            1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  not at this request
+    roundup_power2_divisions:4                            1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  not at this request
+    garbage_collection_threshold:0.8                      1.000 GiB  72.00 MiB  88.00 MiB  16.00 MiB        0  not at this request
+    expandable_segments:True,roundup_power2_divisions:16  1.000 GiB  72.00 MiB  80.00 MiB  8.000 MiB        0  not at this request
+    Best: 80.00 MiB reserved, and the failed request succeeds, with
       export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+    This request would succeed; the recording ends here, and the rest of the run may need more
     ");
 }
 
@@ -161,11 +163,13 @@ fn the_json_of_a_simulation_is_the_contract() {
           "oom": {
             "event": 9,
             "seconds": 0.007,
+            "step": null,
             "requested": 16777216
           }
         }
       ],
       "best": null,
+      "scope": null,
       "losses": []
     }
     "#);

@@ -22,7 +22,7 @@ fn info_says_what_a_snapshot_holds() {
     --- stdout
     oom.pickle.gz: 4,995 events in 4.950 s, 2,572 allocations, 4 steps, 1 thread; 1 failed allocation (`--at oom`)
     ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
-    Peak of cuda:0: 1.741 GiB allocated, 1.809 GiB reserved, at 4.922 s in step 4, backward
+    Peak of cuda:0: 1.741 GiB allocated, 1.809 GiB reserved, in step 4, backward, at 4.922 s
       torch      2.10 to 2.11
       allocator  native
       recorded   stacks, segments
@@ -32,7 +32,7 @@ fn info_says_what_a_snapshot_holds() {
     --- stdout
     lstm.pickle.gz: 449 events in 3.977 s, 221 allocations, 3 steps, 1 thread
     ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
-    Peak of cuda:0: 1.366 GiB allocated, 1.668 GiB reserved, at 3.941 s in step 1, backward
+    Peak of cuda:0: 1.366 GiB allocated, 1.668 GiB reserved, in step 1, backward, at 3.941 s
       torch      2.10 to 2.11
       allocator  native
       recorded   stacks, segments
@@ -45,7 +45,7 @@ fn a_report_by_segment_shows_how_blocks_lie() {
     insta::assert_snapshot!(folder.run("report --by segment spread.flood"), @"
     exit 0
     --- stdout
-    Peak of cuda:0: 40.00 MiB allocated, 56.00 MiB reserved, at 0.007 s, outside the model
+    Peak of cuda:0: 40.00 MiB allocated, 56.00 MiB reserved, outside forward/backward/optimizer, at 0.007 s
     Reserved: 28.6 % are not allocated; 16.00 MiB free in 2 blocks, the largest 12.00 MiB
     Wasted: 0 B by rounding inside blocks, 16.00 MiB free in split segments, 16.00 MiB free in blocks below the largest request (16.00 MiB)
       Segment  Allocated       Free  Largest free  Blocks  █ allocated ▒ pending · free      Address
@@ -56,7 +56,7 @@ fn a_report_by_segment_shows_how_blocks_lie() {
     insta::assert_snapshot!(folder.run("report --by segment oom.pickle.gz --top 4"), @"
     exit 0
     --- stdout
-    Peak of cuda:0: 1.741 GiB allocated, 1.809 GiB reserved, at 4.922 s in step 4, backward
+    Peak of cuda:0: 1.741 GiB allocated, 1.809 GiB reserved, in step 4, backward, at 4.922 s
     Reserved: 3.7 % are not allocated; 69.35 MiB free in 25 blocks, the largest 26.00 MiB
     Wasted: 5.001 MiB by rounding inside blocks, 69.35 MiB free in split segments, 69.35 MiB free in blocks below the largest request (250.0 MiB)
     Over time, at 4 moments: 295.8 MiB to 832.8 MiB free, the most in blocks below the largest request at the end of step 3: 832.8 MiB
@@ -71,7 +71,7 @@ fn a_report_by_segment_shows_how_blocks_lie() {
     insta::assert_snapshot!(folder.run("report --by segment expandable.pickle.gz --at end"), @"
     exit 0
     --- stdout
-    End on cuda:0: 1.492 GiB allocated, 1.775 GiB reserved, at 4.357 s in step 4
+    End on cuda:0: 1.492 GiB allocated, 1.775 GiB reserved, in step 4, at 4.357 s
     Reserved: 16.0 % are not allocated; 290.4 MiB free in 16 blocks, the largest 250.0 MiB
     Wasted: 508 B by rounding inside blocks, 0 B free in split segments, 40.35 MiB free in blocks below the largest request (250.0 MiB)
     Over time, at 4 moments: 245.8 MiB to 481.8 MiB free, the most in blocks below the largest request at the end of step 1: 261.8 MiB
@@ -149,7 +149,7 @@ fn a_report_by_line_of_a_snapshot_is_as_any_other() {
     insta::assert_snapshot!(folder.run("report lstm.pickle.gz --top 3"), @"
     exit 0
     --- stdout
-    Peak of cuda:0: 1.366 GiB allocated, 1.668 GiB reserved, at 3.941 s in step 1, backward
+    Peak of cuda:0: 1.366 GiB allocated, 1.668 GiB reserved, in step 1, backward, at 3.941 s
     ! categories, modules, phases and backward are derived from stack frames: a snapshot does not record them
         Bytes  Cumulative     Median  Count  Location
     657.0 MiB   657.0 MiB  312.5 MiB      3  no Python frame: thread 0 (backward)

@@ -115,7 +115,7 @@ function Why({ report }: { report: OomReport }) {
 function Proofs({ report }: { report: OomReport }) {
   return (
     <section class="panel oom-part" aria-labelledby="oom-proofs">
-      <h3 id="oom-proofs">Would it have fit? Simulated with the same requests</h3>
+      <h3 id="oom-proofs">Would this request have succeeded? Simulated with the same requests</h3>
       {report.proofs.length === 0 ? (
         <p class="quiet">
           The recording shows no limit, so nothing can be simulated: it lacks the figures of the
@@ -125,7 +125,7 @@ function Proofs({ report }: { report: OomReport }) {
         <ul class="oom-proofs">
           {[...report.proofs].sort(fitsFirst).map((proof) => (
             <li key={`${proof.alloc_conf} ${proof.extra_memory}`} class={proof.fits ? "fits" : ""}>
-              <b>{proof.fits ? "✓ fits" : "✗ fails"}</b>
+              <b>{proof.fits ? "✓ succeeds" : "✗ fails"}</b>
               <span>{proofSentence(proof)}</span>
               {proof.fits && proof.extra_memory === 0 && (
                 <CopyButton text={settingsCommand(proof.alloc_conf)} />
@@ -134,6 +134,7 @@ function Proofs({ report }: { report: OomReport }) {
           ))}
         </ul>
       )}
+      {report.proofs.some((proof) => proof.fits) && <p class="quiet">{report.scope}.</p>}
     </section>
   );
 }

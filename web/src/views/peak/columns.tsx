@@ -4,6 +4,7 @@ import type { Report, Row } from "../../api/types.gen";
 import { formatBytes, formatCount, formatShare } from "../../base/bytes";
 import { shortener } from "../../base/paths";
 import { formatSeconds } from "../../base/seconds";
+import { phaseName } from "../../base/sentences";
 import type { Column } from "../../render/table";
 
 /** What rows have beyond their numbers; each grouping has some of it. */
@@ -60,7 +61,9 @@ export function columnsOf(report: Report): Column<Row>[] {
     cell: (row) => formatShare(row.bytes, report.allocated),
   };
   const numbers = [bytes, share, ...own(report.by)];
-  return [...numbers, ...names(report.by, shortener(report.rows.map((row) => row.location)))];
+  const shorten =
+    report.by === "phase" ? phaseName : shortener(report.rows.map((row) => row.location));
+  return [...numbers, ...names(report.by, shorten)];
 }
 
 function own(by: string): Column<Row>[] {

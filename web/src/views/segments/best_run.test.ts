@@ -3,7 +3,7 @@ import type { Simulation } from "../../api/types.gen";
 import { bestName, bestRun } from "./best_run";
 
 function run(alloc_conf: string, peak_reserved: number, event: number): Simulation["runs"][number] {
-  const oom = { event, seconds: 1, requested: 1 };
+  const oom = { event, step: null, seconds: 1, requested: 1 };
   return { alloc_conf, memory: null, peak_allocated: 1, peak_reserved, waste: 0, retries: 0, oom };
 }
 

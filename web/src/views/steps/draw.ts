@@ -2,6 +2,7 @@
 
 import { formatBytes, formatChange } from "../../base/bytes";
 import { type Inks, phaseColour } from "../../base/colours";
+import { phaseName } from "../../base/sentences";
 import { type Box, BYTE_AXIS_WIDTH, drawByteAxis } from "../../render/axes";
 import { fitted, type Pen, type Size } from "../../render/pen";
 import type { Bar } from "./bars";
@@ -151,7 +152,7 @@ function drawPhase(
   const colour = phaseColour(inks, name);
   const top = Math.max(0, ...picture.bars.map((bar) => bar.phases[index] ?? 0));
   drawByteAxis(pen, box, highest, inks);
-  legend(pen, box, inks, [[colour, `${name}: peak ${formatBytes(top)}`]]);
+  legend(pen, box, inks, [[colour, `${phaseName(name)}: peak ${formatBytes(top)}`]]);
   eachBar(box, picture, (bar, x, width) => {
     const height = ((bar.phases[index] ?? 0) / highest) * box.height;
     pen.rect(x, box.y + box.height - height, width, height, colour);

@@ -5,6 +5,7 @@ import type { Steps as StepsAnswer } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { phaseColour } from "../../base/colours";
 import { shortener } from "../../base/paths";
+import { phaseName } from "../../base/sentences";
 import { field, go, secondsField } from "../../model/address";
 import { card } from "../../model/recording";
 import { inks } from "../../model/theme";
@@ -163,7 +164,7 @@ interface TipProps {
 
 function BarTip({ bar, steps, phases }: TipProps) {
   const rows = phases.map((name, index): [string, string, string] => [
-    name,
+    phaseName(name),
     formatBytes(bar.phases[index] ?? 0),
     phaseColour(inks.value, name),
   ]);

@@ -4,7 +4,7 @@ import type { Leak, Steps } from "../../api/types.gen";
 import { formatBytes, formatChange, formatCount } from "../../base/bytes";
 import { shortener } from "../../base/paths";
 import { formatDuration, formatSeconds } from "../../base/seconds";
-import { capital } from "../../base/sentences";
+import { capital, phaseName } from "../../base/sentences";
 import { go, secondsField } from "../../model/address";
 import { Empty } from "../../render/notices";
 import { type Column, Table } from "../../render/table";
@@ -65,7 +65,7 @@ function stepColumns(steps: readonly Step[]): Column<Step>[] {
     ...phaseNames(steps).map((name) =>
       bytes(
         `phase ${name}`,
-        `${capital(name)} peak`,
+        `${capital(phaseName(name))} peak`,
         (step) => step.phases.find((phase) => phase.name === name)?.peak ?? null,
       ),
     ),

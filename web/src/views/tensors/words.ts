@@ -3,6 +3,7 @@
 import type { Lifetimes } from "../../api/types.gen";
 import { counted, formatBytes, formatCount } from "../../base/bytes";
 import { formatDuration, formatSeconds } from "../../base/seconds";
+import { phaseName } from "../../base/sentences";
 import type { Tensor } from "./draw";
 
 type Rows = Lifetimes["rows"];
@@ -54,6 +55,6 @@ export function lifeFacts(tensor: Tensor, end: number): [string, string][] {
     const idle = (tensor.freed_seconds ?? end) - tensor.last_use_seconds;
     facts.push(["Idle after its last use", formatDuration(Math.max(0, idle))]);
   }
-  if (tensor.phase) facts.push(["Phase", tensor.phase]);
+  if (tensor.phase) facts.push(["Phase", phaseName(tensor.phase)]);
   return facts;
 }

@@ -132,8 +132,8 @@ pub(crate) struct ProgramArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
-    /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
-    pub(crate) trace: PathBuf,
+    /// A `.flood` file, a torch memory snapshot, or a folder with one per rank [default: the newest in this folder]
+    pub(crate) trace: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -142,8 +142,8 @@ pub(crate) struct InfoArgs {
 /// Which trace is asked, and of which device.
 #[derive(Debug, Args)]
 pub(crate) struct Source {
-    /// A `.flood` file, a torch memory snapshot, or a folder with one per rank
-    pub(crate) trace: PathBuf,
+    /// A `.flood` file, a torch memory snapshot, or a folder with one per rank [default: the newest in this folder]
+    pub(crate) trace: Option<PathBuf>,
     /// Device, such as `cuda:0` or `cpu` [default: the CUDA device with the highest peak, otherwise the CPU]
     #[arg(long, value_parser = parse_device)]
     pub(crate) device: Option<Device>,
@@ -159,7 +159,7 @@ pub(crate) struct ReportArgs {
     /// Group the rows by this
     #[arg(long, default_value = "line", value_parser = by_parser())]
     pub(crate) by: By,
-    /// Time: `peak`, `oom`, `end`, or seconds since the recording began
+    /// Time: `peak`, `oom`, `end`, the peak of a step (`step:3`) or of a phase of it (`step:3:backward`), or seconds since the recording began
     #[arg(long, default_value = "peak", value_name = "MOMENT")]
     pub(crate) at: At,
     /// Number of rows; 0 shows all
@@ -180,9 +180,9 @@ pub(crate) struct ReportArgs {
 pub(crate) struct AnnotateArgs {
     #[command(flatten)]
     pub(crate) source: Source,
-    /// Source file: a path, or the end of a path in the trace
-    pub(crate) file: PathBuf,
-    /// Time: `peak`, `oom`, `end`, or seconds since the recording began
+    /// Source file: a path, or the end of a path in the trace [default: the script that the program began with]
+    pub(crate) file: Option<PathBuf>,
+    /// Time: `peak`, `oom`, `end`, the peak of a step (`step:3`) or of a phase of it (`step:3:backward`), or seconds since the recording began
     #[arg(long, default_value = "peak", value_name = "MOMENT")]
     pub(crate) at: At,
     /// Show the whole file, not only functions with allocated bytes
@@ -202,7 +202,7 @@ pub(crate) struct DiffArgs {
     /// Group the rows by this
     #[arg(long, default_value = "line", value_parser = by_parser())]
     pub(crate) by: By,
-    /// Time: `peak`, `oom`, `end`, or seconds since the recording began
+    /// Time: `peak`, `oom`, `end`, the peak of a step (`step:3`) or of a phase of it (`step:3:backward`), or seconds since the recording began
     #[arg(long, default_value = "peak", value_name = "MOMENT")]
     pub(crate) at: At,
     /// Device, such as `cuda:0` or `cpu` [default: the CUDA device of A with the highest peak, otherwise the CPU]
@@ -217,6 +217,9 @@ pub(crate) struct DiffArgs {
     /// Attribute allocations to torch's own frames, C++ included, instead of the calling line
     #[arg(long)]
     pub(crate) torch_frames: bool,
+    /// File that was renamed between the two, as paths or their ends: `old/net.py=model.py`; may be repeated
+    #[arg(long, value_name = "OLD=NEW", value_parser = parse_renamed)]
+    pub(crate) map: Vec<(String, String)>,
     /// Exit with status 1 if the allocated or reserved peak grew by more than this: `5%` or `200MiB`
     #[arg(long, value_name = "LIMIT", value_parser = parse_limit)]
     pub(crate) fail_above: Option<Limit>,
@@ -269,8 +272,8 @@ pub(crate) struct ExportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArgs {
-    /// `.flood` files, torch memory snapshots, or folders with one per rank
-    #[arg(required = true, value_name = "TRACE")]
+    /// `.flood` files, torch memory snapshots, or folders with one per rank [default: the newest in this folder]
+    #[arg(value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
     /// Port [default: a free one]
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
@@ -307,8 +310,8 @@ pub(crate) struct SimulateArgs {
 #[derive(Debug, Args)]
 pub(crate) struct OomArgs {
     /// A `.flood` file, a torch memory snapshot, a folder with one per rank, a text with torch's message, or `-` for
-    /// stdin
-    pub(crate) trace: PathBuf,
+    /// stdin [default: the newest trace in this folder]
+    pub(crate) trace: Option<PathBuf>,
     /// Device, such as `cuda:0` [default: the one whose allocation failed]
     #[arg(long, value_parser = parse_device)]
     pub(crate) device: Option<Device>,
@@ -424,6 +427,18 @@ fn parse_gpu_memory(text: &str) -> Result<u64, String> {
         return Err(format!("that is {number} bytes: write a unit, such as `{number}GiB`"));
     }
     Ok(bytes)
+}
+
+/// `old.py=new.py`.
+fn parse_renamed(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((old, new)) if !old.is_empty() && !new.is_empty() => {
+            Ok((old.to_owned(), new.to_owned()))
+        }
+        Some(_) | None => {
+            Err("a renamed file is two paths such as `train.py=train_v2.py`".to_owned())
+        }
+    }
 }
 
 /// `5%`, `0.5 %` or a size.

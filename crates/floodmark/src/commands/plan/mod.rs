@@ -6,7 +6,7 @@
 
 mod answer;
 mod arguments;
-mod patch;
+pub(crate) mod patch;
 mod stored;
 mod text;
 mod tries;

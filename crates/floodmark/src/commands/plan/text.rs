@@ -93,10 +93,10 @@ fn cost(plan: &PlanTry) -> String {
                 Some(StepLimit::Host) => ", limited by the host",
                 None => "",
             };
-            format!("a step takes about {} of the time (an estimate{limit})", percent(slow_down))
+            format!("steps take ~{slow_down:.1} × as long (an estimate{limit})")
         }
-        (None, true) => "a step takes longer".to_owned(),
-        (None, false) => "a step takes no longer".to_owned(),
+        (None, true) => "steps take longer".to_owned(),
+        (None, false) => "steps take no longer".to_owned(),
     };
     let gpus = if plan.gpus > 1 {
         format!("{} GPUs, each with the batch of the program; ", plan.gpus)
@@ -147,7 +147,7 @@ fn row(tried: &PlanTry, capacity: Bytes, is_chosen: bool) -> Cells {
     } else if is_chosen {
         format!("{} (the plan)", tried.changes.join(" + "))
     } else {
-        let best = if tried.is_best { "" } else { " (another one is better)" };
+        let best = if tried.is_best { "" } else { " (dominated)" };
         tried.changes.join(" + ") + best
     };
     cells(vec![

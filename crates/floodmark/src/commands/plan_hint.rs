@@ -1,0 +1,55 @@
+//! Which command finds out what the whole run of a recorded program needs.
+
+use floodmark_trace::{Bytes, Header};
+
+use crate::text::shell_word::quoted;
+
+/// Stands for a program whose command line is not in the recording.
+const SOME_PROGRAM: &str = "train.py";
+
+/// `find changes that make the whole run fit: …`. `capacity` is the memory of the GPU, where known.
+pub(crate) fn plan_hint(header: &Header, capacity: Option<Bytes>) -> String {
+    let memory =
+        capacity.map_or_else(String::new, |bytes| format!("--memory {}MiB ", bytes.0 >> 20));
+    let program = program(header);
+    format!("find changes that make the whole run fit: `floodmark plan {memory}{program}`")
+}
+
+/// The recorded program and its arguments, without the interpreter and its options.
+fn program(header: &Header) -> String {
+    let words = header
+        .command
+        .iter()
+        .skip(1)
+        .skip_while(|word| word.starts_with('-') && word.as_str() != "-m");
+    let words: Vec<&String> = words.collect();
+    let is_program = words.first().is_some_and(|word| *word == "-m" || word.ends_with(".py"));
+    let words: Vec<String> = words.into_iter().map(|word| quoted(word)).collect();
+    if is_program { words.join(" ") } else { SOME_PROGRAM.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint(command: &[&str], capacity: Option<u64>) -> String {
+        let command = command.iter().map(ToString::to_string).collect();
+        let header = Header { command, ..Header::default() };
+        plan_hint(&header, capacity.map(Bytes)).split('`').nth(1).unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_recorded_program_is_planned_for_its_gpu() {
+        assert_eq!(
+            hint(&["/usr/bin/python", "-u", "my train.py", "--batch", "8"], Some(24 << 30)),
+            "floodmark plan --memory 24576MiB 'my train.py' --batch 8"
+        );
+        assert_eq!(hint(&["python", "-m", "pkg.train"], None), "floodmark plan -m pkg.train");
+    }
+
+    #[test]
+    fn a_recording_without_a_command_line_names_some_program() {
+        assert_eq!(hint(&[], None), "floodmark plan train.py");
+        assert_eq!(hint(&["python", "-c", "import x"], None), "floodmark plan train.py");
+    }
+}
