@@ -61,7 +61,7 @@ CauseKind = Literal["logits", "block_activations", "activations", "parameters", 
 AdviceKind = Literal["allocator_settings", "leak", "idle", "stale_gradients", "optimizer_temporaries", "checkpointing", "logits"]
 
 # Why the answer is unknown.
-Unknown = Literal["failed", "no_end", "incomplete", "nothing_allocated", "shared_gpu"]
+Unknown = Literal["failed", "no_end", "incomplete", "nothing_allocated", "shared_gpu", "fake_tensors"]
 
 # How the peaks of the last two steps of a program that was stopped compare.
 StepPeaks = Literal["equal", "differ", "grow"]
@@ -819,7 +819,7 @@ class Summary(TypedDict):
     events: int
     """How many events there are."""
     allocations: int
-    """How many allocations there are, those from before the recording included."""
+    """How many allocations were seen; those from before the recording are not counted."""
     steps: int
     """How many steps ended."""
     threads: int
@@ -941,6 +941,8 @@ class Phantom(TypedDict):
     """Calls that the phantom refused."""
     notes: list[str]
     """What is assumed or left out, one sentence each."""
+    has_fake_tensors: bool
+    """Whether the program had blocks of fake tensors, which allocate nothing here."""
 
 
 class PhantomDevice(TypedDict):

@@ -51,7 +51,7 @@ export type Summary = {
   seconds: number;
   /** How many events there are. */
   events: number;
-  /** How many allocations there are, those from before the recording included. */
+  /** How many allocations were seen; those from before the recording are not counted. */
   allocations: number;
   /** How many steps ended. */
   steps: number;
@@ -167,6 +167,8 @@ export type Phantom = {
   unsupported: UnsupportedCall[];
   /** What is assumed or left out, one sentence each. */
   notes: string[];
+  /** Whether the program had blocks of fake tensors, which allocate nothing here. */
+  has_fake_tensors: boolean;
 };
 
 /** The engine that simulates a GPU. */
