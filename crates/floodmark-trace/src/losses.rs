@@ -217,13 +217,17 @@ impl Losses {
             | Loss::LedgerDamaged
             | Loss::StoppedEarly { .. }
             | Loss::TotalsDisagree(_)
-            | Loss::UnknownAllocations(_) => true,
+            | Loss::UnknownAllocations(_)
+            | Loss::RefusedRows(_) => true,
             Loss::Salvaged { .. }
             | Loss::StillRunning { .. }
             | Loss::StacksLeftOut(_)
             | Loss::NamesLeftOut(_)
             | Loss::ThreadsShareNumber(_)
             | Loss::NotRecorded(_)
+            | Loss::UnknownIds(_)
+            | Loss::CutStacks(_)
+            | Loss::CutNames(_)
             | Loss::Derived(_) => false,
         };
         self.0.iter().any(hides)

@@ -22,6 +22,11 @@ function tried(changes: string[], needed: number): PlanTry {
     gpus: 1,
     is_best: true,
     is_on_curve: false,
+    frees_cached_blocks: false,
+    steps: 3,
+    ended: "steps",
+    step_peaks: "equal",
+    from_earlier_run: null,
   };
 }
 
