@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from floodmark import _core
-from floodmark.plugins import check_names
 from floodmark.recording import window
 from floodmark.recording.recorder import Recorder, parse_bytes
 from floodmark.reports.trace import DeviceLike, Estimate, Moment, Report, Trace
@@ -63,6 +62,9 @@ class estimate:
         self._wanted = engine
         self._without = tuple(without)
         if self._without:
+            # Plugins import `threading`, which a program that is recorded may not have.
+            from floodmark.plugins import check_names
+
             check_names(self._without)
         self._ops = ops
         self._path = None if path is None else Path(path)

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -17,7 +18,6 @@ from torch import nn
 from torch._subclasses import FakeTensorMode
 
 from floodmark import _core
-from floodmark.recording import names
 
 #: Output sizes that tell modules apart: batch 4, float32.
 BATCH = 4
@@ -273,9 +273,8 @@ def wait_until_it_waits(thread, line):
 
 
 def has_names(model):
-    """Whether the recorder has named the parameters of a model."""
-    named = {id(parameter) for parameter in names.parameters()}
-    return named.issuperset(map(id, model.parameters()))
+    """Whether the recorder has named the parameters: it keeps weak references to them."""
+    return all(weakref.getweakrefcount(parameter) for parameter in model.parameters())
 
 
 def run_while_the_main_thread_waits(model):

@@ -1,6 +1,7 @@
 //! The script that a recorded program began with, and the folder that it ran in.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use floodmark_trace::{StackId, Trace, library_part};
 
@@ -14,7 +15,8 @@ pub fn main_script(trace: &Trace) -> Option<&str> {
     for (stack, bytes) in bytes {
         let files = trace.frames(stack).filter_map(|(_, frame)| {
             let file = trace.code(frame.code)?.file.as_str();
-            (file.ends_with(".py") && library_part(file).is_none()).then_some(file)
+            let is_python = Path::new(file).extension().is_some_and(|extension| extension == "py");
+            (is_python && library_part(file).is_none()).then_some(file)
         });
         if let Some(outermost) = files.last() {
             *scripts.entry(outermost).or_default() += bytes;

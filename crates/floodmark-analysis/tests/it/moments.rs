@@ -119,7 +119,7 @@ fn a_moment_is_a_word_or_seconds() {
 fn a_summary_has_every_device() {
     let summary = summary(&trace(TRAINING));
     assert_eq!((summary.steps, summary.threads, summary.failed_requests), (0, 1, 1));
-    assert_eq!(summary.allocations, 5);
+    assert_eq!(summary.allocations, 4);
     let devices: Vec<_> = summary
         .devices
         .iter()

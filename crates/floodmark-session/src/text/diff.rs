@@ -94,9 +94,10 @@ fn rows(diff: &Diff) -> Sheet {
 }
 
 fn cells(row: &DiffRow, by: By) -> Cells {
-    let location = match by {
-        By::Phase => sentence::phase_name(&row.location).to_owned(),
-        _ => shorten(&row.location).to_owned(),
+    let location = if by == By::Phase {
+        sentence::phase_name(&row.location).to_owned()
+    } else {
+        shorten(&row.location).to_owned()
     };
     let mut cells = vec![signed(row.change), row.a.to_string(), row.b.to_string()];
     cells.extend([row.count_a.to_string(), row.count_b.to_string()]);

@@ -1,5 +1,7 @@
 //! Which command finds out what the whole run of a recorded program needs.
 
+use std::path::Path;
+
 use floodmark_trace::{Bytes, Header};
 
 use crate::text::shell_word::quoted;
@@ -23,7 +25,8 @@ fn program(header: &Header) -> String {
         .skip(1)
         .skip_while(|word| word.starts_with('-') && word.as_str() != "-m");
     let words: Vec<&String> = words.collect();
-    let is_program = words.first().is_some_and(|word| *word == "-m" || word.ends_with(".py"));
+    let is_script = |word: &str| Path::new(word).extension().is_some_and(|one| one == "py");
+    let is_program = words.first().is_some_and(|word| *word == "-m" || is_script(word));
     let words: Vec<String> = words.into_iter().map(|word| quoted(word)).collect();
     if is_program { words.join(" ") } else { SOME_PROGRAM.to_owned() }
 }

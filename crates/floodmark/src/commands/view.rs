@@ -23,7 +23,9 @@ pub(crate) fn view(args: &ViewArgs) -> Result<String> {
         named => named.to_vec(),
     };
     if args.follow {
-        traces.iter().for_each(|path| wait_for(path));
+        for path in &traces {
+            wait_for(path);
+        }
     }
     let shown = Shown::open(&traces, args.follow)?;
     let count = plural(shown.traces.len() as u64, "trace");

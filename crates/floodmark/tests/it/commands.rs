@@ -240,7 +240,7 @@ fn csv_lines_are_as_long_as_their_header() {
 #[test]
 fn info_says_what_a_trace_holds() {
     insta::assert_snapshot!(training().stdout("info x.flood"), @"
-    x.flood: 21 events in 0.019 s, 8 allocations, 2 steps, 1 thread; 1 failed allocation (`--at oom`)
+    x.flood: 21 events in 0.019 s, 7 allocations, 2 steps, 1 thread; 1 failed allocation (`--at oom`)
     Peak of cpu: 64.00 KiB allocated, in step 0, outside forward/backward/optimizer, at 0.004 s
     Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, in step 0, backward of layers.0.fc, at 0.008 s
       by         floodmark 0.1.0

@@ -121,6 +121,11 @@ fn a_failure_is_explained_with_proof() {
     --- stderr
     hint: find changes that make the whole run fit: `floodmark plan train.py`
     ");
+}
+
+#[test]
+fn the_owners_that_are_listed_are_counted() {
+    let folder = folder();
     insta::assert_snapshot!(folder.run("oom oom.pickle.gz --top 2"), @"
     exit 0
     --- stdout
