@@ -38,6 +38,7 @@ MODULE = re.compile(r"torch(\.\w+)*\._(?!_)\w+")
 
 #: Private names of other libraries, by the file that needs them, and why it does.
 ALLOWED = {
+    "estimate/phantom/autotuning.py": ({"_bench"}, "measures one configuration in Triton"),
     "plugins/_te_casts.py": (
         {"_data", "_transpose", "_transpose_invalid", "_INNER_TENSORS"},
         "parts of Transformer Engine's tensors, which its compiled functions fill",

@@ -775,3 +775,8 @@ def mesh_environments(device_mesh: Any) -> list[Any]:
 def storage_comparison(flat_parameters: Any) -> Slot:
     """What says whether two tensors of FSDP share a storage."""
     return flat_parameters, "_same_storage"
+
+
+def negative_view(torch: Any, tensor: Any) -> Any:
+    """The same bytes, read as their negatives."""
+    return torch._neg_view(tensor)

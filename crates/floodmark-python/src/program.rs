@@ -59,6 +59,7 @@ impl From<floodmark::RunPlan> for RunPlan {
 }
 
 /// What `floodmark estimate` was asked to do.
+#[expect(clippy::struct_excessive_bools, reason = "attributes on the Python side")]
 #[pyclass(frozen, get_all, module = "floodmark._core")]
 pub(crate) struct EstimatePlan {
     run: Py<RunPlan>,

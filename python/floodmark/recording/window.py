@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 _OWN_FOLDER = str(Path(__file__).parents[1]) + os.sep
 
 #: What a recording around a block of fake tensors says.
-_FAKE = "tensors in blocks of fake tensors are not recorded here: the block has a recording of its own"
+_FAKE = (
+    "tensors in blocks of fake tensors are not recorded here: the block has a recording of its own"
+)
 
 #: The windows that are open in this process, in the order in which they were opened.
 _open: list[Window] = []

@@ -21,7 +21,7 @@ HOSTILE = (
     "lines \u2028 and \u2029, \ufffe \uffff, \N{RIGHT-TO-LEFT OVERRIDE}",
     "=1+1",
     "é漢🔥",
-    "x" * 5000,
+    "x" * 4096,
 )
 
 FOLDERS = ("parquet", "arrow", "tensorboard")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any
 
+from floodmark import torch_private
 from floodmark._core import Certainty
 
 #: Beyond this number of elements nothing is worked out.
@@ -112,7 +113,7 @@ def alias_of(torch: Any, tensor: Any) -> Any:
     # These bits say that the value is another one than the bytes.
     if tensor.is_conj():
         alias = alias.conj()
-    return torch._neg_view(alias) if tensor.is_neg() else alias
+    return torch_private.negative_view(torch, alias) if tensor.is_neg() else alias
 
 
 def region_of(tensor: Any) -> tuple[int, int]:
