@@ -206,7 +206,7 @@ def test_a_child_out_of_reach_is_no_success(starts):
     done, found = estimate(starts, "starts.py", "isolated", "damaged")
     assert f"host {torch.cuda.is_available()}" in done.stderr
     assert done.returncode == 1
-    assert (found["fits"], found["unknown"]) == (None, "nothing_allocated")
+    assert (found["fits"], found["unknown"]) == (None, "incomplete")
     [note] = found["notes"]
     assert note.startswith("Process 77 is left out: ")
 

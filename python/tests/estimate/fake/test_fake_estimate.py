@@ -272,7 +272,7 @@ def test_the_command_line_has_the_engine(programs: Programs) -> None:
     answer = json.loads(done.stdout)
     check_answer("estimate", answer)
     assert (answer["engine"], answer["fits"], answer["steps"]) == ("fake", True, 3)
-    assert "a simulated GPU, with fake tensors" in done.stderr
+    assert "Simulating NVIDIA H200, with fake tensors" in done.stderr
 
 
 @pytest.mark.slow
