@@ -89,7 +89,7 @@ describe("a snapshot that ran out of memory", () => {
     expect(window && window.from < told.at.seconds && told.at.seconds <= window.to).toBe(true);
     const sentence = page.locator(".timeline-head .sentence");
     expect(await sentence.innerText()).toMatch(
-      /^Out of memory on cuda:0: [\d.]+ [GM]iB requested, [\d.]+ [KMG]?i?B free in torch's segments, [\d.]+ [KMG]?i?B not reserved, limit [\d.]+ GiB, at .*/,
+      /^Out of memory on cuda:0: [\d.]+ [GM]iB requested, [\d.]+ [KMG]?i?B free in torch's segments, [\d.]+ [KMG]?i?B not reserved, limit [\d.]+ GiB, .*at .*/,
     );
     await page.getByRole("button", { name: /^Out of memory: .* requested/ }).click();
     await idle(page);
