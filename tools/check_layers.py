@@ -1,333 +1,90 @@
-"""Keeps the arrows between our rooms as ARCHITECTURE.md has them, and libraries in their rooms.
+"""Checks the arrows between crates, modules and Python packages, and which libraries they use.
 
-Sees: what `cargo metadata --no-deps` says, the table of the rooms in ARCHITECTURE.md, the lints in
-the manifests, and the sources. Knows nothing of what the crates do. Exit status 0 when
-all is in order, 1 with one line per problem.
+`layers/` has the rules, one file each. Exit status 0 when all is in order, 1 with one line per
+problem.
 """
 
 from __future__ import annotations
 
-import ast
+import argparse
 import json
-import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# The drawing of the rooms: a crate may use those on lower floors. Those on the ground floor know
-# nothing of each other, nor does anything know `floodmark-phantom`: it is loaded, not linked.
-FLOORS = {
-    "floodmark-trace": 0,
-    "floodmark-slots": 0,
-    "floodmark-cuda-model": 0,
-    "floodmark-phantom-control": 0,
-    "floodmark-phantom-macros": 0,
-    "floodmark-profiles": 1,
-    "floodmark-phantom": 1,
-    "floodmark-allocator": 1,
-    "floodmark-snapshot": 1,
-    "floodmark-probe": 1,
-    "floodmark-analysis": 2,
-    "floodmark-fake": 2,
-    "floodmark-names": 2,
-    "floodmark-export": 3,
-    "floodmark-modes": 3,
-    "floodmark-testing": 3,
-    "floodmark-session": 4,
-    "floodmark": 5,
-    "floodmark-python": 6,
-}
-# The rooms of the Python package, lowest first. What is in none of them is an entry point, which
-# may import every room; a room imports only the SHARED modules of it.
-PYTHON_ROOMS = (
-    "reports",
-    "recording",
-    "changes",
-    "estimate/world",
-    "plugins",
-    "estimate",
-    "integrations",
-    "doctor",
-    "compat",
-)
-PYTHON_SHARED = {"_core", "torch_private"}
-# These rooms may also use the public names, as any other program does.
-PYTHON_PUBLIC = {"integrations", "compat"}
-# Runs before the program in its process, for recordings and estimates alike.
-PYTHON_ENTRY_POINTS = {"recording/startup/sitecustomize.py"}
-PYTHON_ROOM_ROW = re.compile(r"^\| `python/floodmark/([\w/]+)` \|[^|]*\|([^|]*)\|", re.MULTILINE)
-# A row of the table of the rooms: the crate, what it is, what it may use.
-ROOM_ROW = re.compile(r"^\| `crates/(floodmark[\w-]*)` \|[^|]*\|([^|]*)\|", re.MULTILINE)
-LINKED_BY_NOBODY = {"floodmark-phantom"}
-# True on no platform: a dependency that is packed with the sources, and not linked.
-NO_PLATFORM = "cfg(any())"
-# Every crate may use these in its tests, also the crates below them; what is shipped may not.
-FOR_TESTS = {"floodmark-testing"}
+from layers.crates import problems
+from layers.modules import NOT_DRAWN, graph_text, module_problems, read_crate
+from layers.python_cycles import KNOWN_LATE, cycle_problems
+from layers.python_rooms import PYTHON_ROOMS, python_problems
 
-# Which crates may use a library. A name that ends in `*` stands for all that begin like it.
-ROOMS = {
-    "arrow-*": {"floodmark-trace", "floodmark-export", "floodmark-python"},
-    "flate2": {"floodmark-snapshot", "floodmark"},
-    "zstd": {"floodmark-snapshot", "floodmark-trace"},
-    "pyo3*": {"floodmark-modes", "floodmark-names", "floodmark-python"},
-    "parquet": {"floodmark-export"},
-    "prost": {"floodmark-export"},
-    "resvg": {"floodmark-export"},
-    "fontdb": {"floodmark-export"},
-    "ttf-parser": {"floodmark-export"},
-    "toml": {"floodmark-profiles"},
-    "schemars": {
-        "floodmark-trace",
-        "floodmark-allocator",
-        "floodmark-profiles",
-        "floodmark-analysis",
-        "floodmark",
-    },
-    "clap*": {"floodmark"},
-    "indicatif": {"floodmark"},
-    "anyhow": {"floodmark"},
-    "tokio": {"floodmark"},
-    "axum": {"floodmark"},
-    "hyper*": {"floodmark"},
-    "ratatui": {"floodmark"},
-    "rmcp": {"floodmark"},
-    "crossterm": {"floodmark"},
-    "signal-hook": {"floodmark"},
-    "futures-*": {"floodmark"},
-    "mimalloc": {"floodmark-python"},
-}
-
-MAY_BE_UNSAFE = {
-    "floodmark-probe",
-    "floodmark-phantom",
-    "floodmark-phantom-control",
-    "floodmark-slots",
-}
-# `#![allow(unsafe_code)]` and its like; `#[expect(…, unsafe_code, …)]` too.
-LIFTS_THE_BAN = re.compile(r"#!?\[(?:allow|expect|warn)\([^)]*\bunsafe_code\b")
+ROOT = Path(__file__).resolve().parent.parent
 
 
-@dataclass(frozen=True)
-class Use:
-    """One crate that names another in its manifest."""
-
-    user: str
-    used: str
-    kind: str
-    """`normal`, `build` or `dev`."""
-
-
-def uses(metadata: dict[str, Any]) -> list[Use]:
-    """Every dependency of every crate of the workspace that is linked on some platform."""
-    return [
-        Use(package["name"], dependency["name"], dependency["kind"] or "normal")
-        for package in metadata["packages"]
-        for dependency in package["dependencies"]
-        if dependency.get("target") != NO_PLATFORM
-    ]
-
-
-def layer_problems(metadata: dict[str, Any]) -> Iterator[str]:
-    """Edges between our crates that do not point down. Tests must not bend them either."""
-    ours = {package["name"] for package in metadata["packages"]}
-    for crate in sorted(ours - FLOORS.keys()):
-        yield (
-            f"`{crate}` has no floor: give it one in FLOORS of tools/check_layers.py, "
-            "and in the drawing of ARCHITECTURE.md"
-        )
-    for use in uses(metadata):
-        if use.user not in FLOORS or use.used not in FLOORS:
-            continue
-        if use.used in LINKED_BY_NOBODY:
-            yield f"`{use.user}` links `{use.used}`, which is a library of its own"
-        elif use.used in FOR_TESTS:
-            if use.kind != "dev":
-                yield f"`{use.user}` uses `{use.used}`, which only tests may use"
-        elif FLOORS[use.used] >= FLOORS[use.user]:
-            where = "beside" if FLOORS[use.used] == FLOORS[use.user] else "above"
-            yield (
-                f"`{use.user}` (floor {FLOORS[use.user]}) uses `{use.used}` "
-                f"(floor {FLOORS[use.used]}), which stands {where} it"
-            )
-
-
-def rooms(architecture: str) -> dict[str, set[str]]:
-    """The crates of the table of the rooms, each with those in its column "may use"."""
-    found = {}
-    for crate, column in ROOM_ROW.findall(architecture):
-        names = re.findall(r"`([\w-]+)`", column)
-        found[crate] = {name if name == "floodmark" else f"floodmark-{name}" for name in names}
-    return found
-
-
-def edge_problems(metadata: dict[str, Any], architecture: str) -> Iterator[str]:
-    """Edges between our crates that are not in the table of the rooms, or only there."""
-    may_use = rooms(architecture)
-    ours = {package["name"] for package in metadata["packages"]}
-    for crate in sorted(ours - may_use.keys()):
-        yield f"`{crate}` has no row in the table of the rooms of ARCHITECTURE.md"
-    for crate in sorted(may_use.keys() - ours):
-        yield f"ARCHITECTURE.md has a row for `{crate}`, which is no crate"
-    for crate in sorted(ours & may_use.keys()):
-        used = {use.used for use in uses(metadata) if use.user == crate}
-        used = (used & ours) - FOR_TESTS
-        for name in sorted(used - may_use[crate]):
-            yield f"`{crate}` uses `{name}`, which its row in ARCHITECTURE.md does not list"
-        for name in sorted(may_use[crate] - used):
-            yield f"the row of `{crate}` in ARCHITECTURE.md lists `{name}`, which it does not use"
-
-
-def python_room(path: str) -> str | None:
-    """The room of a module of the Python package, by its path inside it."""
-    inside = [room for room in PYTHON_ROOMS if path == room or path.startswith(f"{room}/")]
-    return max(inside, key=len, default=None)
-
-
-def python_imports(source: str) -> Iterator[str]:
-    """The modules of ours that a source imports, as paths inside the package."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            package, _, inside = name.partition(".")
-            if package == "floodmark":
-                yield inside.replace(".", "/")
-
-
-def python_problems(sources: dict[str, str], architecture: str) -> Iterator[str]:
-    """Imports between rooms of the Python package that are not in the table, or only there."""
-    may_use = {
-        room: set(re.findall(r"`([\w/]+)`", column)) - PYTHON_SHARED
-        for room, column in PYTHON_ROOM_ROW.findall(architecture)
-    }
-    used: dict[str, set[str]] = {room: set() for room in PYTHON_ROOMS}
-    for path, source in sorted(sources.items()):
-        room = python_room(path)
-        if room is None or path in PYTHON_ENTRY_POINTS:
-            continue
-        for imported in sorted(set(python_imports(source))):
-            other = python_room(imported)
-            if not imported and room in PYTHON_PUBLIC:
-                continue
-            if other is None:
-                if imported.split("/")[0] not in PYTHON_SHARED:
-                    yield f"`python/floodmark/{path}` imports `{imported}`, an entry point"
-            elif other != room:
-                used[room].add(other)
-                if PYTHON_ROOMS.index(other) > PYTHON_ROOMS.index(room):
-                    yield f"`python/floodmark/{path}` imports `{imported}` of the room above it"
-    for room in PYTHON_ROOMS:
-        if room not in may_use:
-            yield f"`python/floodmark/{room}` has no row in the table of the rooms"
-            continue
-        for other in sorted(used[room] - may_use[room]):
-            yield f"`python/floodmark/{room}` uses `{other}`, which its row does not list"
-        for other in sorted(may_use[room] - used[room]):
-            yield f"the row of `python/floodmark/{room}` lists `{other}`, which it does not use"
-
-
-def room_problems(metadata: dict[str, Any]) -> Iterator[str]:
-    """Heavy libraries outside their rooms. What only tests use is not shipped, and is let pass."""
-    for use in uses(metadata):
-        if use.kind == "dev":
-            continue
-        for pattern, crates in ROOMS.items():
-            if _matches(use.used, pattern) and use.user not in crates:
-                allowed = ", ".join(f"`{crate}`" for crate in sorted(crates))
-                yield f"`{use.user}` uses `{use.used}`, which belongs in {allowed} only"
-
-
-def _matches(name: str, pattern: str) -> bool:
-    if pattern.endswith("*"):
-        return name.startswith(pattern[:-1])
-    return name == pattern
-
-
-def unsafe_problems(metadata: dict[str, Any], root_manifest: str) -> Iterator[str]:
-    """Crates that could hold `unsafe` code and should not."""
-    workspace_level = lint_level(root_manifest, "workspace.lints.rust", "unsafe_code")
-    for package in metadata["packages"]:
-        crate = package["name"]
-        if crate in MAY_BE_UNSAFE:
-            continue
-        manifest = Path(package["manifest_path"])
-        text = manifest.read_text(encoding="utf-8")
-        level = lint_level(text, "lints.rust", "unsafe_code")
-        if level is None and lint_level(text, "lints", "workspace") == "true":
-            level = workspace_level
-        if level not in ("deny", "forbid"):
-            yield f"`{crate}` does not deny `unsafe_code`: add `[lints] workspace = true`"
-        for source in sorted(manifest.parent.rglob("*.rs")):
-            if LIFTS_THE_BAN.search(source.read_text(encoding="utf-8")):
-                where = source.relative_to(manifest.parent)
-                yield f"`{crate}` lifts the ban on `unsafe_code` in {where}"
-
-
-def lint_level(manifest: str, table: str, key: str) -> str | None:
-    """The value of `key` in `[table]`: a word, or the `level` of an inline table.
-
-    Python 3.10 has no TOML reader; our manifests are plain enough for lines.
-    """
-    current = ""
-    for line in manifest.splitlines():
-        line = line.split("#", 1)[0].strip()
-        if line.startswith("["):
-            current = line.strip("[] ")
-        elif current == table:
-            name, _, value = (part.strip() for part in line.partition("="))
-            # `workspace = true` may also be written `lints.workspace = true`, which we do not do.
-            if name == key:
-                level = re.search(r'level\s*=\s*"(\w+)"', value)
-                return level.group(1) if level else value.strip('"')
-    return None
-
-
-def problems(metadata: dict[str, Any], root_manifest: str, architecture: str) -> list[str]:
-    """All that is wrong, one line each."""
-    return [
-        *layer_problems(metadata),
-        *edge_problems(metadata, architecture),
-        *room_problems(metadata),
-        *unsafe_problems(metadata, root_manifest),
-    ]
-
-
-def main() -> int:
-    root = Path(__file__).resolve().parent.parent
+def read_metadata() -> dict[str, Any] | None:
+    """What cargo knows of the workspace, or `None` after an error message."""
     command = ["cargo", "metadata", "--no-deps", "--format-version", "1", "--offline"]
-    answer = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
+    answer = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     if answer.returncode != 0:
         print(f"error: `{' '.join(command)}` failed\n{answer.stderr}", file=sys.stderr)
-        return 1
-    metadata = json.loads(answer.stdout)
-    manifest = (root / "Cargo.toml").read_text(encoding="utf-8")
-    architecture = (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    package = root / "python/floodmark"
-    sources = {
-        path.relative_to(package).as_posix(): path.read_text(encoding="utf-8")
-        for path in package.rglob("*.py")
+        return None
+    metadata: dict[str, Any] = json.loads(answer.stdout)
+    return metadata
+
+
+def crate_folders(metadata: dict[str, Any]) -> dict[str, Path]:
+    """The folder of each crate."""
+    return {
+        package["name"]: Path(package["manifest_path"]).parent for package in metadata["packages"]
     }
+
+
+def python_sources(package: Path) -> dict[str, str]:
+    """The modules of a Python package, by their paths inside it."""
+    return {
+        path.relative_to(package).as_posix(): path.read_text(encoding="utf-8")
+        for path in package.rglob("*.py*")
+        if path.suffix in (".py", ".pyi")
+    }
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description="Check the arrows between crates and modules.")
+    parser.add_argument("--graph", metavar="CRATE", help="print the arrows inside a crate instead")
+    options = parser.parse_args(arguments)
+    metadata = read_metadata()
+    if metadata is None:
+        return 1
+    folders = crate_folders(metadata)
+    if options.graph is not None:
+        if options.graph not in folders:
+            print(f"error: `{options.graph}` is no crate of the workspace", file=sys.stderr)
+            return 1
+        print(graph_text(read_crate(folders[options.graph])))
+        return 0
+    manifest = (ROOT / "Cargo.toml").read_text(encoding="utf-8")
+    architecture = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    sources = python_sources(ROOT / "python/floodmark")
     found = [
         *problems(metadata, manifest, architecture),
+        *(
+            problem
+            for name, folder in folders.items()
+            for problem in module_problems(name, folder, NOT_DRAWN)
+        ),
         *python_problems(sources, architecture),
+        *cycle_problems(sources, "floodmark", KNOWN_LATE),
     ]
     for problem in found:
         print(f"error: {problem}", file=sys.stderr)
     if not found:
-        crates = len(metadata["packages"])
         print(
-            f"layers: {crates} crates and {len(PYTHON_ROOMS)} rooms of Python, "
-            "every arrow points down and is in ARCHITECTURE.md"
+            f"layers: {len(folders)} crates and {len(PYTHON_ROOMS)} rooms of Python, "
+            f"every arrow points down and is in ARCHITECTURE.md, no import cycle; "
+            f"{len(NOT_DRAWN)} crates have no list of their modules yet"
         )
     return 1 if found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

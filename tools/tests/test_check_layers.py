@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import check_layers
 import pytest
+from layers import crates, python_rooms
 
 ROOT_MANIFEST = """
 [workspace.lints.rust]
@@ -14,7 +14,7 @@ unsafe_code = "deny"
 """
 
 
-def workspace(*crates: tuple[str, list[tuple[str, str | None]]]) -> dict[str, Any]:
+def workspace(*packages: tuple[str, list[tuple[str, str | None]]]) -> dict[str, Any]:
     """What cargo would say of crates with these dependencies, each with its kind."""
     return {
         "packages": [
@@ -23,7 +23,7 @@ def workspace(*crates: tuple[str, list[tuple[str, str | None]]]) -> dict[str, An
                 "manifest_path": f"/nowhere/{name}/Cargo.toml",
                 "dependencies": [{"name": used, "kind": kind} for used, kind in dependencies],
             }
-            for name, dependencies in crates
+            for name, dependencies in packages
         ]
     }
 
@@ -45,15 +45,15 @@ def test_arrows_that_point_down_are_fine():
         ("floodmark-python", [("floodmark", None), ("floodmark-probe", None)]),
         ("floodmark-probe", [("floodmark-trace", None)]),
     )
-    assert list(check_layers.layer_problems(metadata)) == []
+    assert list(crates.layer_problems(metadata)) == []
 
 
 def test_a_library_that_no_platform_links_may_be_named():
     metadata = workspace(("floodmark-python", [("floodmark-phantom", None)]))
     linked = ["`floodmark-python` links `floodmark-phantom`, which is a library of its own"]
-    assert list(check_layers.layer_problems(metadata)) == linked
+    assert list(crates.layer_problems(metadata)) == linked
     metadata["packages"][0]["dependencies"][0]["target"] = "cfg(any())"
-    assert list(check_layers.layer_problems(metadata)) == []
+    assert list(crates.layer_problems(metadata)) == []
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_library_that_no_platform_links_may_be_named():
 )
 def test_an_arrow_that_does_not_point_down_is_refused(user, used, kind, where):
     metadata = workspace((user, [(used, kind)]), (used, []))
-    (problem,) = check_layers.layer_problems(metadata)
+    (problem,) = crates.layer_problems(metadata)
     assert problem.startswith(f"`{user}`")
     assert f"uses `{used}`" in problem
     assert problem.endswith(f"stands {where} it")
@@ -75,25 +75,25 @@ def test_an_arrow_that_does_not_point_down_is_refused(user, used, kind, where):
 
 def test_the_phantom_is_linked_by_nobody():
     metadata = workspace(("floodmark", [("floodmark-phantom", None)]), ("floodmark-phantom", []))
-    (problem,) = check_layers.layer_problems(metadata)
+    (problem,) = crates.layer_problems(metadata)
     assert "`floodmark-phantom`" in problem
 
 
 def test_every_crate_may_use_the_crate_for_tests_in_its_tests():
     testing = ("floodmark-testing", [("floodmark-trace", None)])
     metadata = workspace(("floodmark-trace", [("floodmark-testing", "dev")]), testing)
-    assert list(check_layers.layer_problems(metadata)) == []
+    assert list(crates.layer_problems(metadata)) == []
     rooms = (
         "| `crates/floodmark-trace` | x | nothing of ours | y |\n"
         "| `crates/floodmark-testing` | x | `trace` | y |\n"
     )
-    assert list(check_layers.edge_problems(metadata, rooms)) == []
+    assert list(crates.edge_problems(metadata, rooms)) == []
 
 
 @pytest.mark.parametrize("kind", [None, "build"])
 def test_what_is_shipped_does_not_use_the_crate_for_tests(kind):
     metadata = workspace(("floodmark", [("floodmark-testing", kind)]), ("floodmark-testing", []))
-    (problem,) = check_layers.layer_problems(metadata)
+    (problem,) = crates.layer_problems(metadata)
     assert problem == "`floodmark` uses `floodmark-testing`, which only tests may use"
 
 
@@ -117,17 +117,17 @@ def three_crates(*of_python: str) -> dict[str, Any]:
 
 def test_edges_that_the_architecture_lists_are_fine():
     metadata = three_crates("floodmark", "floodmark-trace", "pyo3")
-    assert list(check_layers.edge_problems(metadata, ROOMS)) == []
+    assert list(crates.edge_problems(metadata, ROOMS)) == []
 
 
 def test_an_edge_that_the_architecture_lacks_is_refused():
     rooms = ROOMS.replace("`floodmark`, `trace`", "`floodmark`")
-    (problem,) = check_layers.edge_problems(three_crates("floodmark", "floodmark-trace"), rooms)
+    (problem,) = crates.edge_problems(three_crates("floodmark", "floodmark-trace"), rooms)
     assert problem.startswith("`floodmark-python` uses `floodmark-trace`, which its row")
 
 
 def test_an_edge_that_no_crate_has_is_refused():
-    (problem,) = check_layers.edge_problems(three_crates("floodmark"), ROOMS)
+    (problem,) = crates.edge_problems(three_crates("floodmark"), ROOMS)
     assert problem.endswith("lists `floodmark-trace`, which it does not use")
 
 
@@ -137,13 +137,13 @@ def test_a_crate_without_a_row_and_a_row_without_a_crate_are_named():
         "| `crates/floodmark-trace` | x | nothing of ours | y |\n"
         "| `crates/floodmark-old` | x | nothing of ours | y |\n"
     )
-    without_row, without_crate = check_layers.edge_problems(metadata, rooms)
+    without_row, without_crate = crates.edge_problems(metadata, rooms)
     assert without_row.startswith("`floodmark-new` has no row")
     assert "`floodmark-old`, which is no crate" in without_crate
 
 
 def test_a_crate_without_a_floor_is_named():
-    (problem,) = check_layers.layer_problems(workspace(("floodmark-misc", [])))
+    (problem,) = crates.layer_problems(workspace(("floodmark-misc", [])))
     assert problem.startswith("`floodmark-misc` has no floor")
 
 
@@ -159,7 +159,7 @@ def test_a_crate_without_a_floor_is_named():
     ],
 )
 def test_a_heavy_library_outside_its_room_is_refused(user, library):
-    (problem,) = check_layers.room_problems(workspace((user, [(library, None)])))
+    (problem,) = crates.room_problems(workspace((user, [(library, None)])))
     assert f"`{user}` uses `{library}`" in problem
 
 
@@ -171,31 +171,31 @@ def test_heavy_libraries_in_their_rooms_are_fine():
         # `arrowhead` only begins like `arrow-`.
         ("floodmark-analysis", [("arrowhead", None), ("tokio", "dev")]),
     )
-    assert list(check_layers.room_problems(metadata)) == []
+    assert list(crates.room_problems(metadata)) == []
 
 
 def test_a_crate_that_takes_the_lints_of_the_workspace_is_fine(tmp_path):
     metadata = crate_on_disk(tmp_path, "floodmark-trace", "[lints]\nworkspace = true\n", "")
-    assert list(check_layers.unsafe_problems(metadata, ROOT_MANIFEST)) == []
+    assert list(crates.unsafe_problems(metadata, ROOT_MANIFEST)) == []
 
 
 @pytest.mark.parametrize("root", ["", '[workspace.lints.rust]\nunsafe_code = "warn"\n'])
 def test_a_ban_that_the_workspace_does_not_have_is_missed(tmp_path, root):
     metadata = crate_on_disk(tmp_path, "floodmark-trace", "[lints]\nworkspace = true\n", "")
-    (problem,) = check_layers.unsafe_problems(metadata, root)
+    (problem,) = crates.unsafe_problems(metadata, root)
     assert "does not deny `unsafe_code`" in problem
 
 
 def test_a_crate_without_lints_is_refused(tmp_path):
     metadata = crate_on_disk(tmp_path, "floodmark-trace", "[package]\n", "")
-    (problem,) = check_layers.unsafe_problems(metadata, ROOT_MANIFEST)
+    (problem,) = crates.unsafe_problems(metadata, ROOT_MANIFEST)
     assert "does not deny `unsafe_code`" in problem
 
 
 def test_a_crate_may_forbid_by_itself(tmp_path):
     manifest = '[lints.rust]\nunsafe_code = { level = "forbid", priority = 1 }\n'
     metadata = crate_on_disk(tmp_path, "floodmark-trace", manifest, "")
-    assert list(check_layers.unsafe_problems(metadata, "")) == []
+    assert list(crates.unsafe_problems(metadata, "")) == []
 
 
 @pytest.mark.parametrize(
@@ -204,13 +204,13 @@ def test_a_crate_may_forbid_by_itself(tmp_path):
 )
 def test_a_source_that_lifts_the_ban_is_found(tmp_path, source):
     metadata = crate_on_disk(tmp_path, "floodmark-trace", "[lints]\nworkspace = true\n", source)
-    (problem,) = check_layers.unsafe_problems(metadata, ROOT_MANIFEST)
+    (problem,) = crates.unsafe_problems(metadata, ROOT_MANIFEST)
     assert problem.endswith("lib.rs")
 
 
 def test_the_probe_may_be_unsafe(tmp_path):
     metadata = crate_on_disk(tmp_path, "floodmark-probe", "", "#![allow(unsafe_code)]")
-    assert list(check_layers.unsafe_problems(metadata, "")) == []
+    assert list(crates.unsafe_problems(metadata, "")) == []
 
 
 PYTHON_ROWS = "".join(
@@ -218,8 +218,8 @@ PYTHON_ROWS = "".join(
     for room, uses in {
         "reports": "`_core`",
         "recording": "`_core`, `reports`",
-        "estimate/world": "nothing of ours",
-        "plugins": "`estimate/world`",
+        "world": "nothing of ours",
+        "plugins": "`world`",
         "changes": "nothing of ours",
         "estimate": "nothing of ours",
         "integrations": "nothing of ours",
@@ -230,15 +230,15 @@ PYTHON_ROWS = "".join(
 ALLOWED = {
     "__init__.py": "from floodmark.estimate.command import estimate",
     "recording/window.py": "from floodmark import _core\nfrom floodmark.reports.trace import Trace",
-    "recording/startup/sitecustomize.py": "from floodmark.estimate import child_processes",
-    "plugins/distributed.py": "def late():\n    import floodmark.estimate.world.store",
+    "startup/sitecustomize.py": "from floodmark.estimate import child_processes",
+    "plugins/distributed.py": "def late():\n    import floodmark.world.store",
     "estimate/command.py": "import json, torch",
     "integrations/ipython.py": "import floodmark",
 }
 
 
 def test_imports_of_rooms_below_are_fine():
-    assert list(check_layers.python_problems(ALLOWED, PYTHON_ROWS)) == []
+    assert list(python_rooms.python_problems(ALLOWED, PYTHON_ROWS)) == []
 
 
 @pytest.mark.parametrize(
@@ -246,14 +246,14 @@ def test_imports_of_rooms_below_are_fine():
     [
         (
             "recording/window.py",
-            "from floodmark.reports import trace\nfrom floodmark.estimate.phantom import library",
-            "`estimate/phantom/library` of the room above it",
+            "from floodmark.reports import trace\nfrom floodmark.estimate.device import library",
+            "`estimate/device/library` of the room above it",
         ),
         ("recording/run.py", "import floodmark.pytest_plugin", "`pytest_plugin`, an entry point"),
         ("estimate/command.py", "import floodmark.reports", "which its row does not list"),
-        ("plugins/distributed.py", "", "lists `estimate/world`, which it does not use"),
+        ("plugins/distributed.py", "", "lists `world`, which it does not use"),
     ],
 )
 def test_an_import_that_does_not_point_down_is_refused(path, source, said):
-    found = list(check_layers.python_problems({**ALLOWED, path: source}, PYTHON_ROWS))
+    found = list(python_rooms.python_problems({**ALLOWED, path: source}, PYTHON_ROWS))
     assert any(said in problem for problem in found)

@@ -1,0 +1,1 @@
+"""The rules of `check_layers.py`, one file each."""
