@@ -8,8 +8,8 @@ macro_rules! creates {
         #[crate::entry_point]
         unsafe extern "C" fn $name(to: *mut u64) -> i32 {
             // SAFETY: the caller's pointer, by the library's contract.
-            unsafe { $crate::runtime::put(to, $crate::streams::new_handle()) };
-            $crate::runtime::SUCCESS
+            unsafe { $crate::status::put(to, $crate::streams::new_handle()) };
+            $crate::status::SUCCESS
         }
     )*};
 }
@@ -19,7 +19,7 @@ macro_rules! does_nothing {
     ($($name:ident),* $(,)?) => {$(
         #[crate::entry_point]
         extern "C" fn $name() -> i32 {
-            $crate::runtime::SUCCESS
+            $crate::status::SUCCESS
         }
     )*};
 }

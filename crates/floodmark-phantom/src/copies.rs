@@ -5,7 +5,7 @@
 //! "invalid value".
 
 use crate::machine::{Extent, machine};
-use crate::runtime::{INVALID_DIRECTION, INVALID_PITCH, INVALID_VALUE, SUCCESS};
+use crate::status::{INVALID_DIRECTION, INVALID_PITCH, INVALID_VALUE, SUCCESS};
 use crate::transfer;
 
 /// Which sides of a copy must be memory that CUDA knows.

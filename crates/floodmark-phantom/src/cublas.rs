@@ -6,7 +6,8 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::calls::{creates, does_nothing, version_part};
-use crate::runtime::{SUCCESS, put, version as cuda_version};
+use crate::runtime::version as cuda_version;
+use crate::status::{SUCCESS, put};
 
 creates! {
     cublasCreate_v2, cublasLtCreate, cublasLtMatmulDescCreate, cublasLtMatrixLayoutCreate,

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use crate::answer;
 use crate::copies::{self, Direction};
 use crate::machine::machine;
-use crate::runtime::{SUCCESS, put};
+use crate::status::{SUCCESS, put};
 
 /// Stores zeros in a result of the host; one on a device stays as it is.
 unsafe fn zero_on_host(to: *mut u8, bytes: usize) -> i32 {

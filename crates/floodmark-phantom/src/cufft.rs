@@ -11,7 +11,8 @@ use floodmark_cuda_model::fourier::{Transform, work_bytes};
 
 use crate::calls::{does_nothing, type_bytes, version_part};
 use crate::machine::current_device;
-use crate::runtime::{SUCCESS, allocate, put, release, version as cuda_version};
+use crate::runtime::{allocate, release, version as cuda_version};
+use crate::status::{SUCCESS, put};
 use crate::streams::{new_handle, note_work};
 
 const INVALID_PLAN: i32 = 1;

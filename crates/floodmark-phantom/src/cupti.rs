@@ -6,7 +6,8 @@
 
 use std::ffi::{c_char, c_int};
 
-use crate::runtime::{SUCCESS, put, version as cuda_version};
+use crate::runtime::version as cuda_version;
+use crate::status::{SUCCESS, put};
 
 #[crate::entry_point]
 unsafe extern "C" fn cuptiGetVersion(version: *mut u32) -> i32 {

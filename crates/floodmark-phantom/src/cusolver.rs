@@ -8,7 +8,8 @@
 use std::ffi::c_int;
 
 use crate::calls::{creates, does_nothing, type_bytes, version_part};
-use crate::runtime::{SUCCESS, put, version as cuda_version};
+use crate::runtime::version as cuda_version;
+use crate::status::{SUCCESS, put};
 
 creates! {
     cusolverDnCreate, cusolverDnCreateParams, cusolverDnCreateSyevjInfo,

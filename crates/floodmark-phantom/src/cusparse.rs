@@ -13,7 +13,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::answer;
 use crate::calls::{creates, does_nothing, type_bytes, version_part};
-use crate::runtime::{SUCCESS, put, version as cuda_version};
+use crate::runtime::version as cuda_version;
+use crate::status::{SUCCESS, put};
 use crate::streams::new_handle;
 
 const INVALID_VALUE: i32 = 3;

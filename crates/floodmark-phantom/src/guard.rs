@@ -11,7 +11,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
-use crate::runtime::said;
+use crate::status::record_error;
 use crate::unsupported;
 
 /// `cudaErrorUnknown`; the driver, NVML, CUPTI and cuRAND have the same number.
@@ -61,7 +61,7 @@ pub(crate) trait AfterPanic {
 
 impl AfterPanic for i32 {
     fn after_panic(library: &str, status: i32) -> Self {
-        if library == "cudart" { said(status) } else { status }
+        if library == "cudart" { record_error(status) } else { status }
     }
 
     fn is_failure(&self) -> bool {
@@ -126,6 +126,13 @@ pub(crate) fn note_failed_call(name: &'static str) {
 /// The last call of NCCL on this thread that failed.
 pub(crate) fn failed_call() -> Option<&'static str> {
     FAILED_CALL.get()
+}
+
+/// Counts a call as not supported, and returns the status that its library has for one.
+pub(crate) fn refuse(library: &'static str, name: &'static str, status: i32) -> i32 {
+    call_or(name, (), || unsupported::note(library, name));
+    note_failed_call(name);
+    status
 }
 
 /// Runs the body of an entry point that returns `after_panic` when it panics.
@@ -208,7 +215,7 @@ mod tests {
             words,
             "`cudaPlantedPanic` failed inside floodmark's simulated GPU: the divisor is 0"
         );
-        assert_eq!(crate::runtime::last_error(), UNKNOWN);
+        assert_eq!(crate::status::last_error(), UNKNOWN);
         let calls = unsupported::calls();
         let planted = calls.iter().find(|call| call.name == "cudaPlantedPanic").unwrap();
         assert_eq!((planted.library.as_str(), planted.count), ("cudart", 1));
@@ -216,6 +223,12 @@ mod tests {
 
     static WHOLE: i32 = 1;
     static ZERO: i32 = 0;
+
+    #[test]
+    fn a_refused_call_returns_its_status_and_is_counted() {
+        assert_eq!(refuse("cublas", "cublasRefusedInATest", 15), 15);
+        assert!(unsupported::is_refused("cublasRefusedInATest"));
+    }
 
     #[test]
     fn each_type_has_its_value_after_a_panic() {

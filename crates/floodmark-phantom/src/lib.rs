@@ -4,20 +4,27 @@
 //! Loaded with its symbols visible to all, it is what torch's CUDA code calls: the real
 //! caching allocator and the real host code of every operator run, and where work would be handed to a
 //! device, nothing happens. So memory is what it would be on a machine with that device, to the byte,
-//! and computed values are meaningless.
+//! and computed values are meaningless. A call that no file here answers is refused by name: an invented
+//! success could change what is allocated.
 //!
-//! - [`settings`] has the properties of the simulated device; [`machine`] has the devices and their memory;
-//!   [`visible_devices`] those that the program sees.
-//! - [`memory`] allocates addresses up to a capacity; [`contents`] tracks which bytes have a value.
-//! - [`copies`] answers for copies and fills, [`transfer`] does them, with [`host_memory`] on the host's side.
-//! - [`runtime`], [`driver`] and a file for each library answer calls. What they do not know is refused
-//!   by name ([`unsupported`]), never answered with a success that would change what is allocated.
-//! - [`guard`] stands around every entry point: a panic in one is an error of its library.
-//! - [`reuse`] sees when torch hands memory out again, so that no old value is taken for a new one.
-//! - [`stand_ins`] claims the file names of CUDA's libraries; [`late`] takes their place where they are
-//!   loaded already; [`control`] is what our own Python calls.
+//! The crate does not use traces, and no crate links it.
 //!
-//! It knows nothing of traces, and nothing links it.
+//! ## Modules
+//!
+//! From the bottom up: a module uses those with a smaller number, none beside it.
+//!
+//! 1. [`answer`]: the assumed value of a read; [`contents`]: which bytes have a value; [`host_memory`]: the program's own
+//!    memory, read without a fault; [`memory`]: addresses up to a capacity; [`stand_ins`]: files by the names of CUDA's
+//!    libraries; [`status`]: error numbers; [`streams`]: streams, events, captures; [`unsupported`]: refused calls;
+//!    [`visible_devices`]: `CUDA_VISIBLE_DEVICES`.
+//! 2. [`guard`]: a panic in an entry point becomes an error of its library; [`machine`]: the devices and their memory;
+//!    [`calls`]: entry points that several libraries have in the same form.
+//! 3. [`entry_points`]: what `build.rs` generates from `symbols/`; [`loaded_libraries`]: replaces CUDA's libraries in objects
+//!    that are bound to them already; [`transfer`]: copies between host and devices.
+//! 4. [`control`]: the functions that our Python code calls; [`copies`]: copies and fills with the checks of CUDA.
+//! 5. [`runtime`]: `libcudart`; [`cublas_host`]: results that cuBLAS returns to the host; [`cudnn`]: cuDNN.
+//! 6. [`cublas`]: cuBLAS; [`cufft`]: cuFFT; [`cupti`]: CUPTI; [`cusolver`]: cuSOLVER; [`cusparse`]: cuSPARSE;
+//!    [`driver`]: `libcuda`; [`nccl`]: NCCL; [`nvml`]: NVML; [`reuse`]: forgets old values when torch allocates memory again.
 
 #![allow(non_snake_case, reason = "the names of entry points are CUDA's")]
 
@@ -34,6 +41,7 @@ mod cupti;
 mod cusolver;
 mod cusparse;
 mod driver;
+mod entry_points;
 mod guard;
 mod host_memory;
 mod loaded_libraries;
@@ -44,14 +52,10 @@ mod nvml;
 mod reuse;
 mod runtime;
 mod stand_ins;
+mod status;
 mod streams;
 mod transfer;
 mod unsupported;
 mod visible_devices;
 
 use floodmark_phantom_macros::entry_point;
-
-/// Entry points that `build.rs` made: names that no file here defines.
-mod entry_points {
-    include!(concat!(env!("OUT_DIR"), "/entry_points.rs"));
-}

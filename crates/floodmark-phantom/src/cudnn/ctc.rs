@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use super::tensors::{Tensor, hand_out, take_back};
 use super::{BAD_PARAM, SUCCESS};
 use crate::guard::OrNull;
-use crate::runtime::put;
+use crate::status::put;
 
 /// A loss, as the program describes it.
 #[derive(Debug, Default)]

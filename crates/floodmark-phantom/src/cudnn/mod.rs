@@ -1,7 +1,7 @@
 //! cuDNN.
 //!
 //! Operations that are described as graphs (convolutions, attention) are planned by the real library
-//! ([`library`], [`graph`]): their workspaces are cuDNN's own, for the device's number of multiprocessors
+//! ([`mod@library`], [`graph`]): their workspaces are cuDNN's own, for the device's number of multiprocessors
 //! where it planned for another ([`splits`]). The older calls ([`rnn`], [`norm`],
 //! [`ctc`]) need a device in the real library, so their sizes are models, each with what it rests on.
 
@@ -18,7 +18,7 @@ mod unplanned;
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::guard::OrNull;
-use crate::runtime::put;
+use crate::status::put;
 use library::library;
 
 pub(crate) const SUCCESS: i32 = 0;

@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 
 use super::SUCCESS;
 use super::tensors::Tensor;
-use crate::runtime::put;
+use crate::status::put;
 
 #[crate::entry_point]
 unsafe extern "C" fn cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(

@@ -10,7 +10,7 @@ use floodmark_cuda_model::recurrent::{Algorithm, Batch, Cell, Network as Sizes, 
 use super::tensors::{Dropout, Tensor, bytes_of, hand_out, take_back};
 use super::{BAD_PARAM, NOT_SUPPORTED, SUCCESS};
 use crate::guard::{ConstOrNull, OrNull};
-use crate::runtime::put;
+use crate::status::put;
 
 const TRAINING: c_int = 1;
 const INPUT_BIAS: c_int = 1;

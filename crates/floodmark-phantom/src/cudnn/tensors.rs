@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use super::{BAD_PARAM, SUCCESS};
 use crate::guard::OrNull;
-use crate::runtime::put;
+use crate::status::put;
 
 /// A tensor or a filter: the type of its numbers and its shape.
 #[derive(Debug, Default)]

@@ -8,8 +8,8 @@ use std::ffi::{c_int, c_void};
 use super::library::Descriptor;
 use super::tensors::take_back;
 use super::{BAD_PARAM, SUCCESS};
-use crate::runtime::put;
-use crate::unsupported::refuse;
+use crate::guard::refuse;
+use crate::status::put;
 
 const RESULTS_OF_HEURISTICS: c_int = 202;
 const WORKSPACE_OF_CONFIGURATION: c_int = 303;

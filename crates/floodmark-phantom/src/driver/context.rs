@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use crate::guard::OrNull;
 use crate::machine::{current_device, machine, set_current_device};
-use crate::runtime::{INVALID_DEVICE, SUCCESS, put};
+use crate::status::{INVALID_DEVICE, SUCCESS, put};
 
 /// The handle of a device's context.
 fn context_of(device: usize) -> u64 {

@@ -3,9 +3,8 @@
 use std::ffi::{c_char, c_int, c_uint};
 
 use crate::machine::machine;
-use crate::runtime::{
-    INVALID_DEVICE, INVALID_VALUE, SUCCESS, attribute, put, version as cuda_version,
-};
+use crate::runtime::{attribute, version as cuda_version};
+use crate::status::{INVALID_DEVICE, INVALID_VALUE, SUCCESS, put};
 use crate::visible_devices::uuid_bytes;
 
 #[crate::entry_point]

@@ -3,7 +3,8 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::guard::OrNull;
-use crate::runtime::{SUCCESS, driver_function, error_words, put};
+use crate::runtime::{driver_function, error_words};
+use crate::status::{SUCCESS, put};
 
 const NOT_FOUND: i32 = 500;
 

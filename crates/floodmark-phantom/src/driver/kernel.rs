@@ -3,7 +3,8 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::machine::machine;
-use crate::runtime::{SUCCESS, active_blocks, put};
+use crate::runtime::active_blocks;
+use crate::status::{SUCCESS, put};
 use crate::streams::{new_handle, note_work};
 
 #[crate::entry_point]
@@ -104,7 +105,7 @@ unsafe extern "C" fn cuFuncGetModule(to: *mut u64, _function: u64) -> i32 {
 
 #[crate::entry_point]
 unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, which: c_int, _function: u64) -> i32 {
-    let Some(machine) = machine() else { return crate::runtime::INVALID_VALUE };
+    let Some(machine) = machine() else { return crate::status::INVALID_VALUE };
     let (major, minor) = machine.settings.capability;
     let found = match which {
         0 => 1024, // threads of a block

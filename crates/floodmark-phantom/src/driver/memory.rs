@@ -5,10 +5,8 @@ use std::ffi::{c_int, c_uint, c_void};
 use crate::copies::{self, Direction};
 use crate::guard::OrNull;
 use crate::machine::{AddressKind, HostKind, current_device, machine};
-use crate::runtime::{
-    INVALID_VALUE, NOT_FOUND, OUT_OF_MEMORY, SUCCESS, allocate, free_host, give_device_pointer,
-    give_host, put, release,
-};
+use crate::runtime::{allocate, free_host, give_device_pointer, give_host, release};
+use crate::status::{INVALID_VALUE, NOT_FOUND, OUT_OF_MEMORY, SUCCESS, put};
 use crate::streams::note_work;
 
 /// The flags that `cuMemHostAlloc` has.

@@ -8,7 +8,8 @@ use floodmark_cuda_model::PAGE_BYTES;
 
 use crate::machine::{current_device, machine};
 use crate::memory::reserve;
-use crate::runtime::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, forget, put};
+use crate::runtime::forget;
+use crate::status::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, put};
 use crate::streams::new_handle;
 
 /// Memory without an address.

@@ -7,7 +7,7 @@ use super::exchange::{Kind, Reduction, bring, reduce};
 use super::groups::{Broadcast, broadcast};
 use super::{INVALID_ARGUMENT, SUCCESS};
 use crate::contents::{Certainty, Contents, contents};
-use crate::runtime::put;
+use crate::status::put;
 use crate::streams::note_work;
 
 /// The arguments of every collective: the communicator, and how many bytes one share has.

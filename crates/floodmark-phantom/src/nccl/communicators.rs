@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{INVALID_ARGUMENT, SUCCESS, UniqueId};
 use crate::guard::ConstOrNull;
+use crate::guard::refuse;
 use crate::machine::current_device;
-use crate::runtime::put;
+use crate::status::put;
 use crate::streams::new_handle;
-use crate::unsupported::refuse;
 
 /// A rank that is in no group of a split.
 const NO_COLOR: c_int = -1;

@@ -20,7 +20,8 @@ use floodmark_cuda_model::PAGE_BYTES;
 
 use crate::guard::{OrNull, failed_call};
 use crate::machine::{current_device, machine};
-use crate::runtime::{allocate, put, release};
+use crate::runtime::{allocate, release};
+use crate::status::put;
 use crate::streams::new_handle;
 use crate::unsupported::is_refused;
 

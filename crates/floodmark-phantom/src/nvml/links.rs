@@ -7,7 +7,7 @@ use floodmark_phantom_control::Settings;
 
 use super::{INVALID_ARGUMENT, NOT_SUPPORTED, SUCCESS, device_of, put_fact};
 use crate::machine::machine;
-use crate::runtime::put;
+use crate::status::put;
 
 /// `nvmlGpuP2PCapsIndex_t`: over NVLink, and atomic operations, which PCIe does not have.
 const OVER_NVLINK: c_int = 2;

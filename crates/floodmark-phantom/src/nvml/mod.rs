@@ -11,7 +11,7 @@ use floodmark_phantom_control::Settings;
 use crate::calls::same_as_runtime;
 use crate::guard::OrNull;
 use crate::machine::machine;
-use crate::runtime::put;
+use crate::status::put;
 use crate::visible_devices;
 
 const SUCCESS: i32 = 0;

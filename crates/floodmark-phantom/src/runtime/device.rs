@@ -2,20 +2,18 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
-use super::{
-    INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, SUCCESS, attribute, put, said,
-    version as cuda_version,
-};
+use super::{attribute, version as cuda_version};
 use crate::guard::OrNull;
 use crate::loaded_libraries;
 use crate::machine::{current_device, machine, set_current_device};
+use crate::status::{INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, SUCCESS, put, record_error};
 
 #[crate::entry_point]
 unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> i32 {
     let found = machine().map_or(0, super::super::machine::Machine::device_count);
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(count, c_int::try_from(found).unwrap_or(c_int::MAX)) };
-    if found == 0 { said(NO_DEVICE) } else { SUCCESS }
+    if found == 0 { record_error(NO_DEVICE) } else { SUCCESS }
 }
 
 #[crate::entry_point]
@@ -29,7 +27,7 @@ unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> i32 {
 
 #[crate::entry_point]
 extern "C" fn cudaSetDevice(device: c_int) -> i32 {
-    if set_current_device(device) { SUCCESS } else { said(INVALID_DEVICE) }
+    if set_current_device(device) { SUCCESS } else { record_error(INVALID_DEVICE) }
 }
 
 #[crate::entry_point]
@@ -72,16 +70,16 @@ unsafe extern "C" fn cudaDeviceGetAttribute(value: *mut c_int, which: c_int, dev
             put(value, found);
             SUCCESS
         },
-        None => said(INVALID_VALUE),
+        None => record_error(INVALID_VALUE),
     }
 }
 
 #[crate::entry_point]
 unsafe extern "C" fn cudaDeviceGetPCIBusId(text: *mut c_char, length: c_int, device: c_int) -> i32 {
-    let Some(bus) = attribute(33, device) else { return said(INVALID_DEVICE) };
+    let Some(bus) = attribute(33, device) else { return record_error(INVALID_DEVICE) };
     let id = format!("0000:{bus:02x}:00.0\0");
     if usize::try_from(length).unwrap_or(0) < id.len() || text.is_null() {
-        return said(INVALID_VALUE);
+        return record_error(INVALID_VALUE);
     }
     // SAFETY: the caller's buffer has `length` bytes, which is enough.
     unsafe { std::ptr::copy_nonoverlapping(id.as_ptr().cast(), text, id.len()) };
@@ -102,7 +100,7 @@ unsafe extern "C" fn cudaDeviceGetByPCIBusId(device: *mut c_int, text: *const c_
             put(device, found);
             SUCCESS
         },
-        None => said(INVALID_VALUE),
+        None => record_error(INVALID_VALUE),
     }
 }
 
@@ -151,7 +149,7 @@ unsafe extern "C" fn cudaDeviceCanAccessPeer(can: *mut c_int, device: c_int, pee
 
 #[crate::entry_point]
 extern "C" fn cudaDeviceEnablePeerAccess(peer: c_int, _flags: c_uint) -> i32 {
-    if attribute(75, peer).is_some() { SUCCESS } else { said(INVALID_DEVICE) }
+    if attribute(75, peer).is_some() { SUCCESS } else { record_error(INVALID_DEVICE) }
 }
 
 #[crate::entry_point]

@@ -2,10 +2,10 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use super::{SUCCESS, put, said};
 use crate::entry_points::REFUSED;
 use crate::guard::OrNull;
 use crate::stand_ins::own_symbol;
+use crate::status::{SUCCESS, put, record_error};
 
 const SYMBOL_NOT_FOUND: i32 = 500;
 
@@ -38,7 +38,7 @@ unsafe extern "C" fn cudaGetDriverEntryPoint(
         put(function, found);
         put(result, c_int::from(found.is_null()));
     }
-    if found.is_null() { said(SYMBOL_NOT_FOUND) } else { SUCCESS }
+    if found.is_null() { record_error(SYMBOL_NOT_FOUND) } else { SUCCESS }
 }
 
 #[crate::entry_point]

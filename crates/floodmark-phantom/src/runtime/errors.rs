@@ -2,17 +2,17 @@
 
 use std::ffi::{CStr, c_char};
 
-use super::{LAST_ERROR, SUCCESS};
 use crate::guard::{UNKNOWN, last_failure};
+use crate::status::{last_error, take_last_error};
 
 #[crate::entry_point]
 extern "C" fn cudaGetLastError() -> i32 {
-    LAST_ERROR.replace(SUCCESS)
+    take_last_error()
 }
 
 #[crate::entry_point]
 extern "C" fn cudaPeekAtLastError() -> i32 {
-    LAST_ERROR.get()
+    last_error()
 }
 
 #[crate::entry_point]

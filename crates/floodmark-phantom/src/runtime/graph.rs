@@ -7,8 +7,10 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use super::{CAPTURE_INVALIDATED, ILLEGAL_STATE, INVALID_VALUE, SUCCESS, put, said};
 use crate::guard::OrNull;
+use crate::status::{
+    CAPTURE_INVALIDATED, ILLEGAL_STATE, INVALID_VALUE, SUCCESS, put, record_error,
+};
 use crate::streams::{Graph, new_handle, note_work, with};
 
 thread_local! {
@@ -23,7 +25,7 @@ const CAPTURING: c_int = 1;
 extern "C" fn cudaStreamBeginCapture(stream: u64, _mode: c_int) -> i32 {
     match with(|streams| streams.begin_capture(stream)) {
         Some(_) => SUCCESS,
-        None => said(ILLEGAL_STATE),
+        None => record_error(ILLEGAL_STATE),
     }
 }
 
@@ -36,14 +38,14 @@ unsafe extern "C" fn cudaStreamEndCapture(stream: u64, graph: *mut u64) -> i32 {
             with(|streams| streams.destroy_graph(made));
             // SAFETY: the caller's pointer, by CUDA's contract.
             unsafe { put(graph, 0) };
-            said(CAPTURE_INVALIDATED)
+            record_error(CAPTURE_INVALIDATED)
         }
         // SAFETY: the caller's pointer, by CUDA's contract.
         Some(found) => unsafe {
             put(graph, found);
             SUCCESS
         },
-        None => said(ILLEGAL_STATE),
+        None => record_error(ILLEGAL_STATE),
     }
 }
 
@@ -98,7 +100,7 @@ unsafe extern "C" fn cudaStreamGetCaptureInfo_v2(
 #[crate::entry_point]
 unsafe extern "C" fn cudaThreadExchangeStreamCaptureMode(mode: *mut c_int) -> i32 {
     if mode.is_null() {
-        return said(INVALID_VALUE);
+        return record_error(INVALID_VALUE);
     }
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { mode.write(MODE.replace(mode.read())) };
@@ -120,7 +122,9 @@ extern "C" fn cudaGraphDestroy(graph: u64) -> i32 {
 
 #[crate::entry_point]
 unsafe extern "C" fn cudaGraphGetNodes(graph: u64, nodes: OrNull<u64>, count: *mut usize) -> i32 {
-    let Some(graph) = with(|streams| streams.graph(graph)) else { return said(INVALID_VALUE) };
+    let Some(graph) = with(|streams| streams.graph(graph)) else {
+        return record_error(INVALID_VALUE);
+    };
     let all = usize::try_from(graph.nodes).unwrap_or(usize::MAX);
     // SAFETY: the caller's pointers, by CUDA's contract: `count` is how many fit where nodes are wanted.
     unsafe {
@@ -165,7 +169,9 @@ extern "C" fn cudaGraphLaunch(_exec: u64, stream: u64) -> i32 {
 
 #[crate::entry_point]
 unsafe extern "C" fn cudaGraphDebugDotPrint(graph: u64, path: *const c_char, _f: c_uint) -> i32 {
-    let Some(graph) = with(|streams| streams.graph(graph)) else { return said(INVALID_VALUE) };
+    let Some(graph) = with(|streams| streams.graph(graph)) else {
+        return record_error(INVALID_VALUE);
+    };
     // SAFETY: the caller's path ends with a zero, by CUDA's contract.
     let path = unsafe { CStr::from_ptr(path) };
     let mut text = "digraph phantom {\n".to_owned();
@@ -174,7 +180,7 @@ unsafe extern "C" fn cudaGraphDebugDotPrint(graph: u64, path: *const c_char, _f:
     }
     match std::fs::write(OsStr::from_bytes(path.to_bytes()), text + "}\n") {
         Ok(()) => SUCCESS,
-        Err(_) => said(INVALID_VALUE),
+        Err(_) => record_error(INVALID_VALUE),
     }
 }
 

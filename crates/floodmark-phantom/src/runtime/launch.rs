@@ -6,9 +6,9 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use super::memory::allocate;
-use super::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, put, said};
 use crate::guard::{ConstOrNull, OrNull};
 use crate::machine::{current_device, machine};
+use crate::status::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, put, record_error};
 use crate::streams::{new_handle, note_work};
 
 /// Three sizes: of a grid or of a block.
@@ -144,7 +144,7 @@ unsafe extern "C" fn cudaGetSymbolAddress(to: *mut u64, shadow: u64) -> i32 {
             put(to, addr);
             SUCCESS
         },
-        None => said(OUT_OF_MEMORY),
+        None => record_error(OUT_OF_MEMORY),
     }
 }
 
@@ -156,13 +156,13 @@ unsafe extern "C" fn cudaGetSymbolSize(to: *mut usize, shadow: u64) -> i32 {
             put(to, bytes);
             SUCCESS
         },
-        None => said(INVALID_VALUE),
+        None => record_error(INVALID_VALUE),
     }
 }
 
 #[crate::entry_point]
 extern "C" fn cudaMemcpyToSymbol(shadow: u64, _from: u64, _n: usize, _at: usize, _k: c_int) -> i32 {
-    if variable(shadow).is_some() { SUCCESS } else { said(INVALID_VALUE) }
+    if variable(shadow).is_some() { SUCCESS } else { record_error(INVALID_VALUE) }
 }
 
 #[crate::entry_point]
@@ -195,7 +195,9 @@ unsafe extern "C" fn __cudaPopCallConfiguration(
     shared: *mut usize,
     stream: *mut u64,
 ) -> i32 {
-    let Some(top) = CONFIGURATIONS.with_borrow_mut(Vec::pop) else { return said(INVALID_VALUE) };
+    let Some(top) = CONFIGURATIONS.with_borrow_mut(Vec::pop) else {
+        return record_error(INVALID_VALUE);
+    };
     // SAFETY: the caller's pointers, by the contract of nvcc's code.
     unsafe {
         put(grid, top.0);
@@ -296,7 +298,7 @@ fn compiled_capability(device: (c_int, c_int), built: &[(c_int, c_int)]) -> (c_i
 
 #[crate::entry_point]
 unsafe extern "C" fn cudaFuncGetAttributes(to: *mut FunctionAttributes, _function: u64) -> i32 {
-    let Some(machine) = machine() else { return said(INVALID_VALUE) };
+    let Some(machine) = machine() else { return record_error(INVALID_VALUE) };
     let (major, minor) = compiled_capability(machine.settings.capability, BUILT);
     let attributes = FunctionAttributes {
         shared: 0,

@@ -2,16 +2,16 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::{
-    ALREADY_REGISTERED, INVALID_DEVICE, INVALID_VALUE, NOT_REGISTERED, OUT_OF_MEMORY, SUCCESS, put,
-    said,
-};
 use crate::contents::contents;
 use crate::copies::{self, Direction, Rows};
 use crate::guard::OrNull;
 use crate::host_memory;
 use crate::machine::{AddressKind, Extent, HostBlock, HostKind, Machine, current_device, machine};
 use crate::memory::discard;
+use crate::status::{
+    ALREADY_REGISTERED, INVALID_DEVICE, INVALID_VALUE, NOT_REGISTERED, OUT_OF_MEMORY, SUCCESS, put,
+    record_error,
+};
 use crate::streams::note_work;
 
 /// The flags that `cudaHostAlloc` and `cudaHostRegister` have.
@@ -48,7 +48,7 @@ pub(crate) fn forget(addr: u64, bytes: u64) {
 /// # Safety
 /// The pointer is null or can be written to.
 pub(crate) unsafe fn give(to: *mut u64, addr: Option<u64>) -> i32 {
-    let Some(addr) = addr else { return said(OUT_OF_MEMORY) };
+    let Some(addr) = addr else { return record_error(OUT_OF_MEMORY) };
     // SAFETY: by this function's contract.
     unsafe { put(to, addr) };
     SUCCESS
@@ -57,7 +57,7 @@ pub(crate) unsafe fn give(to: *mut u64, addr: Option<u64>) -> i32 {
 #[crate::entry_point]
 unsafe extern "C" fn cudaMalloc(to: *mut u64, bytes: usize) -> i32 {
     if to.is_null() {
-        return said(INVALID_VALUE);
+        return record_error(INVALID_VALUE);
     }
     let addr = if bytes == 0 { Some(0) } else { allocate(current_device(), bytes as u64) };
     // SAFETY: the caller's pointer, by CUDA's contract.
@@ -69,14 +69,14 @@ extern "C" fn cudaFree(addr: u64) -> i32 {
     if addr == 0 || release(addr) || free_host(addr, HostKind::Managed) {
         SUCCESS
     } else {
-        said(INVALID_VALUE)
+        record_error(INVALID_VALUE)
     }
 }
 
 #[crate::entry_point]
 unsafe extern "C" fn cudaMemGetInfo(free: OrNull<usize>, total: OrNull<usize>) -> i32 {
-    let Some(machine) = machine() else { return said(INVALID_VALUE) };
-    let Some(memory) = machine.memory(current_device()) else { return said(INVALID_VALUE) };
+    let Some(machine) = machine() else { return record_error(INVALID_VALUE) };
+    let Some(memory) = machine.memory(current_device()) else { return record_error(INVALID_VALUE) };
     // SAFETY: the caller's pointers, by CUDA's contract.
     unsafe {
         put(free, usize::try_from(memory.free_bytes()).unwrap_or(usize::MAX));
@@ -137,7 +137,7 @@ pub(crate) unsafe fn give_host(
 #[crate::entry_point]
 unsafe extern "C" fn cudaHostAlloc(to: *mut u64, bytes: usize, flags: c_uint) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
-    said(unsafe { give_host(to, bytes, HostKind::Allocated, flags, HOST_FLAGS) })
+    record_error(unsafe { give_host(to, bytes, HostKind::Allocated, flags, HOST_FLAGS) })
 }
 
 #[crate::entry_point]
@@ -148,22 +148,26 @@ unsafe extern "C" fn cudaMallocHost(to: *mut u64, bytes: usize) -> i32 {
 
 #[crate::entry_point]
 extern "C" fn cudaFreeHost(addr: u64) -> i32 {
-    if addr == 0 || free_host(addr, HostKind::Allocated) { SUCCESS } else { said(INVALID_VALUE) }
+    if addr == 0 || free_host(addr, HostKind::Allocated) {
+        SUCCESS
+    } else {
+        record_error(INVALID_VALUE)
+    }
 }
 
 #[crate::entry_point]
 extern "C" fn cudaHostRegister(addr: u64, bytes: usize, flags: c_uint) -> i32 {
-    let Some(machine) = machine() else { return said(INVALID_VALUE) };
+    let Some(machine) = machine() else { return record_error(INVALID_VALUE) };
     let bytes = bytes as u64;
     if addr == 0 || bytes == 0 || flags & !REGISTER_FLAGS != 0 {
-        return said(INVALID_VALUE);
+        return record_error(INVALID_VALUE);
     }
     if let AddressKind::Host(block) = machine.address_kind(addr) {
         let is_registered = block.kind == HostKind::Registered;
-        return said(if is_registered { ALREADY_REGISTERED } else { INVALID_VALUE });
+        return record_error(if is_registered { ALREADY_REGISTERED } else { INVALID_VALUE });
     }
     if machine.extent(addr, bytes) != Extent::Unknown || !host_memory::is_readable(addr, bytes) {
-        return said(INVALID_VALUE);
+        return record_error(INVALID_VALUE);
     }
     let device = c_int::try_from(current_device()).unwrap_or(0);
     machine.host().insert(addr, HostBlock { bytes, kind: HostKind::Registered, device });
@@ -172,7 +176,7 @@ extern "C" fn cudaHostRegister(addr: u64, bytes: usize, flags: c_uint) -> i32 {
 
 #[crate::entry_point]
 extern "C" fn cudaHostUnregister(addr: u64) -> i32 {
-    let Some(machine) = machine() else { return said(INVALID_VALUE) };
+    let Some(machine) = machine() else { return record_error(INVALID_VALUE) };
     let removed = {
         let mut host = machine.host();
         let is_registered = host.get(&addr).is_some_and(|block| block.kind == HostKind::Registered);
@@ -180,8 +184,10 @@ extern "C" fn cudaHostUnregister(addr: u64) -> i32 {
     };
     match machine.address_kind(addr) {
         _ if removed.is_some() => SUCCESS,
-        AddressKind::Other if addr != 0 => said(NOT_REGISTERED),
-        AddressKind::Host(_) | AddressKind::Device(_) | AddressKind::Other => said(INVALID_VALUE),
+        AddressKind::Other if addr != 0 => record_error(NOT_REGISTERED),
+        AddressKind::Host(_) | AddressKind::Device(_) | AddressKind::Other => {
+            record_error(INVALID_VALUE)
+        }
     }
 }
 
@@ -203,14 +209,14 @@ pub(crate) unsafe fn give_device_pointer(to: *mut u64, addr: u64, flags: c_uint)
 #[crate::entry_point]
 unsafe extern "C" fn cudaHostGetDevicePointer(to: *mut u64, addr: u64, flags: c_uint) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
-    said(unsafe { give_device_pointer(to, addr, flags) })
+    record_error(unsafe { give_device_pointer(to, addr, flags) })
 }
 
 #[crate::entry_point]
 unsafe extern "C" fn cudaHostGetFlags(flags: *mut c_uint, addr: u64) -> i32 {
     let kind = machine().map(|machine| machine.address_kind(addr));
     if flags.is_null() || !matches!(kind, Some(AddressKind::Host(_))) {
-        return said(INVALID_VALUE);
+        return record_error(INVALID_VALUE);
     }
     // SAFETY: it is not null, and the caller's.
     unsafe { flags.write(0) };
@@ -221,10 +227,10 @@ unsafe extern "C" fn cudaHostGetFlags(flags: *mut c_uint, addr: u64) -> i32 {
 unsafe extern "C" fn cudaMallocManaged(to: *mut u64, bytes: usize, flags: c_uint) -> i32 {
     // For all streams (1) or for the host's use first (2): one of them.
     if !matches!(flags, 1 | 2) {
-        return said(INVALID_VALUE);
+        return record_error(INVALID_VALUE);
     }
     // SAFETY: the caller's pointer, by CUDA's contract.
-    said(unsafe { give_host(to, bytes, HostKind::Managed, flags, flags) })
+    record_error(unsafe { give_host(to, bytes, HostKind::Managed, flags, flags) })
 }
 
 #[crate::entry_point]
@@ -258,7 +264,9 @@ struct PointerAttributes {
 
 #[crate::entry_point]
 unsafe extern "C" fn cudaPointerGetAttributes(to: *mut PointerAttributes, addr: u64) -> i32 {
-    let Some(machine) = machine().filter(|_| !to.is_null()) else { return said(INVALID_VALUE) };
+    let Some(machine) = machine().filter(|_| !to.is_null()) else {
+        return record_error(INVALID_VALUE);
+    };
     let attributes = match machine.address_kind(addr) {
         AddressKind::Device(device) => PointerAttributes {
             kind: 2,
@@ -283,7 +291,7 @@ unsafe extern "C" fn cudaPointerGetAttributes(to: *mut PointerAttributes, addr: 
 
 #[crate::entry_point]
 extern "C" fn cudaMemcpy(to: u64, from: u64, bytes: usize, kind: c_int) -> i32 {
-    said(copies::copy_of_kind(to, from, bytes as u64, kind))
+    record_error(copies::copy_of_kind(to, from, bytes as u64, kind))
 }
 
 #[crate::entry_point]
@@ -297,9 +305,9 @@ extern "C" fn cudaMemcpyPeer(to: u64, at: c_int, from: u64, of: c_int, bytes: us
     let count = machine().map_or(0, Machine::device_count);
     let is_device = |device: c_int| usize::try_from(device).is_ok_and(|device| device < count);
     if !is_device(at) || !is_device(of) {
-        return said(INVALID_DEVICE);
+        return record_error(INVALID_DEVICE);
     }
-    said(copies::copy(to, from, bytes as u64, Direction::ON_DEVICES))
+    record_error(copies::copy(to, from, bytes as u64, Direction::ON_DEVICES))
 }
 
 #[crate::entry_point]
@@ -327,7 +335,7 @@ extern "C" fn cudaMemcpy2D(
 ) -> i32 {
     let to = Rows { addr: to, pitch: to_pitch as u64 };
     let from = Rows { addr: from, pitch: from_pitch as u64 };
-    said(copies::copy_rows(to, from, width as u64, height as u64, kind))
+    record_error(copies::copy_rows(to, from, width as u64, height as u64, kind))
 }
 
 #[crate::entry_point]
@@ -347,7 +355,7 @@ extern "C" fn cudaMemcpy2DAsync(
 
 #[crate::entry_point]
 extern "C" fn cudaMemset(to: u64, value: c_int, bytes: usize) -> i32 {
-    said(copies::fill(to, value.to_le_bytes()[0], bytes as u64))
+    record_error(copies::fill(to, value.to_le_bytes()[0], bytes as u64))
 }
 
 #[crate::entry_point]
@@ -365,7 +373,7 @@ extern "C" fn cudaMemset2D(
     height: usize,
 ) -> i32 {
     let to = Rows { addr: to, pitch: pitch as u64 };
-    said(copies::fill_rows(to, value.to_le_bytes()[0], width as u64, height as u64))
+    record_error(copies::fill_rows(to, value.to_le_bytes()[0], width as u64, height as u64))
 }
 
 #[crate::entry_point]

@@ -8,8 +8,8 @@ use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 
 use super::memory::{allocate, give, release};
-use super::{INVALID_VALUE, SUCCESS, put, said};
 use crate::machine::current_device;
+use crate::status::{INVALID_VALUE, SUCCESS, put, record_error};
 use crate::streams::{new_handle, note_work};
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -99,7 +99,11 @@ unsafe extern "C" fn cudaMallocFromPoolAsync(
 #[crate::entry_point]
 extern "C" fn cudaFreeAsync(addr: u64, stream: u64) -> i32 {
     note_work(stream);
-    if addr == 0 || with(|pools| pools.release(addr)) { SUCCESS } else { said(INVALID_VALUE) }
+    if addr == 0 || with(|pools| pools.release(addr)) {
+        SUCCESS
+    } else {
+        record_error(INVALID_VALUE)
+    }
 }
 
 #[crate::entry_point]
@@ -117,7 +121,7 @@ extern "C" fn cudaMemPoolDestroy(pool: u64) -> i32 {
 
 #[crate::entry_point]
 unsafe extern "C" fn cudaDeviceGetDefaultMemPool(to: *mut u64, device: c_int) -> i32 {
-    let Ok(device) = usize::try_from(device) else { return said(INVALID_VALUE) };
+    let Ok(device) = usize::try_from(device) else { return record_error(INVALID_VALUE) };
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(to, with(|pools| pools.default_of(device))) };
     SUCCESS
@@ -131,7 +135,7 @@ unsafe extern "C" fn cudaDeviceGetMemPool(to: *mut u64, device: c_int) -> i32 {
 
 #[crate::entry_point]
 extern "C" fn cudaDeviceSetMemPool(device: c_int, pool: u64) -> i32 {
-    let Ok(device) = usize::try_from(device) else { return said(INVALID_VALUE) };
+    let Ok(device) = usize::try_from(device) else { return record_error(INVALID_VALUE) };
     with(|pools| pools.default.insert(device, pool));
     SUCCESS
 }
@@ -144,12 +148,14 @@ unsafe extern "C" fn cudaMemPoolSetAttribute(pool: u64, which: c_int, value: *co
     // SAFETY: the attributes from here on are numbers of eight bytes.
     let value = unsafe { value.read() };
     with(|pools| {
-        let Some(state) = pools.by_handle.get_mut(&pool) else { return said(INVALID_VALUE) };
+        let Some(state) = pools.by_handle.get_mut(&pool) else {
+            return record_error(INVALID_VALUE);
+        };
         match which {
             4 => state.threshold = value,
             6 => state.most_reserved = state.reserved,
             8 => state.most_used = state.used,
-            _ => return said(INVALID_VALUE),
+            _ => return record_error(INVALID_VALUE),
         }
         SUCCESS
     })
@@ -158,7 +164,7 @@ unsafe extern "C" fn cudaMemPoolSetAttribute(pool: u64, which: c_int, value: *co
 #[crate::entry_point]
 unsafe extern "C" fn cudaMemPoolGetAttribute(pool: u64, which: c_int, value: *mut u64) -> i32 {
     let state = with(|pools| pools.by_handle.get(&pool).copied());
-    let Some(state) = state else { return said(INVALID_VALUE) };
+    let Some(state) = state else { return record_error(INVALID_VALUE) };
     let found = match which {
         4 => state.threshold,
         5 => state.reserved,

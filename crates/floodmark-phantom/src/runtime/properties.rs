@@ -5,8 +5,9 @@
 
 use std::ffi::c_int;
 
-use super::{INVALID_DEVICE, SUCCESS, attribute, said};
+use super::attribute;
 use crate::machine::machine;
+use crate::status::{INVALID_DEVICE, SUCCESS, record_error};
 use crate::visible_devices::uuid_bytes;
 use floodmark_phantom_control::Settings;
 
@@ -264,7 +265,7 @@ macro_rules! common {
 
 #[crate::entry_point]
 unsafe extern "C" fn cudaGetDeviceProperties_v2(to: *mut Properties12, device: c_int) -> i32 {
-    let Some(settings) = settings_of(device) else { return said(INVALID_DEVICE) };
+    let Some(settings) = settings_of(device) else { return record_error(INVALID_DEVICE) };
     // SAFETY: a struct of numbers, for which all zeros is a value.
     let mut properties: Properties12 = unsafe { std::mem::zeroed() };
     common!(properties, settings, device);
@@ -280,7 +281,7 @@ unsafe extern "C" fn cudaGetDeviceProperties_v2(to: *mut Properties12, device: c
 
 #[crate::entry_point]
 unsafe extern "C" fn cudaGetDeviceProperties(to: *mut Properties13, device: c_int) -> i32 {
-    let Some(settings) = settings_of(device) else { return said(INVALID_DEVICE) };
+    let Some(settings) = settings_of(device) else { return record_error(INVALID_DEVICE) };
     // SAFETY: a struct of numbers, for which all zeros is a value.
     let mut properties: Properties13 = unsafe { std::mem::zeroed() };
     common!(properties, settings, device);

@@ -2,9 +2,9 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::{CAPTURE_UNSUPPORTED, INVALID_VALUE, SUCCESS, put, said};
 use crate::guard::OrNull;
 use crate::machine::current_device;
+use crate::status::{CAPTURE_UNSUPPORTED, INVALID_VALUE, SUCCESS, put, record_error};
 use crate::streams::{note_work, with};
 
 /// What events of a device can tell apart. Programs divide by what they measured.
@@ -42,7 +42,11 @@ pub(crate) extern "C" fn cudaStreamDestroy(stream: u64) -> i32 {
 
 #[crate::entry_point]
 pub(crate) extern "C" fn cudaStreamSynchronize(stream: u64) -> i32 {
-    if with(|streams| streams.may_wait_for(stream)) { SUCCESS } else { said(CAPTURE_UNSUPPORTED) }
+    if with(|streams| streams.may_wait_for(stream)) {
+        SUCCESS
+    } else {
+        record_error(CAPTURE_UNSUPPORTED)
+    }
 }
 
 #[crate::entry_point]
@@ -95,7 +99,7 @@ unsafe extern "C" fn cudaLaunchHostFunc(
     data: OrNull<c_void>,
 ) -> i32 {
     note_work(stream);
-    let Some(function) = function else { return said(INVALID_VALUE) };
+    let Some(function) = function else { return record_error(INVALID_VALUE) };
     if with(|streams| streams.capture_of(stream)).is_none() {
         function(data);
     }
@@ -109,7 +113,7 @@ unsafe extern "C" fn cudaStreamAddCallback(
     data: OrNull<c_void>,
     _flags: c_uint,
 ) -> i32 {
-    let Some(function) = function else { return said(INVALID_VALUE) };
+    let Some(function) = function else { return record_error(INVALID_VALUE) };
     function(stream, SUCCESS, data);
     SUCCESS
 }
@@ -158,7 +162,7 @@ pub(crate) extern "C" fn cudaEventSynchronize(_event: u64) -> i32 {
 unsafe extern "C" fn cudaEventElapsedTime(ms: *mut f32, from: u64, to: u64) -> i32 {
     let times =
         with(|streams| Some((streams.event(from)?.recorded?, streams.event(to)?.recorded?)));
-    let Some((from, to)) = times else { return said(INVALID_VALUE) };
+    let Some((from, to)) = times else { return record_error(INVALID_VALUE) };
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(ms, (to.saturating_duration_since(from).as_secs_f32() * 1e3).max(LEAST_MS)) };
     SUCCESS
