@@ -3,10 +3,10 @@
 //! Rows refer to each other by id only, so a batch can be encoded, decoded and appended without looking
 //! at what came before. Definitions come with the batch in which they are first used.
 
+use crate::attachment::SourceFile;
 use crate::event::{AllocationId, Bytes, Category, Device, EventKind, Micros, TextKind};
-use crate::journal::{Record, record_kind, unpack_strings};
+use crate::journal::{Definition, Record};
 use crate::losses::LeftOut;
-use crate::source::SourceFile;
 
 /// One event, as the file stores it. Which fields mean something depends on `kind`; the rest are zero,
 /// which costs nothing once compressed. `docs/trace-format.md` has the table.
@@ -188,40 +188,24 @@ impl Batch {
     }
 
     /// Adds what a record defines; one that defines nothing is left out.
-    #[expect(clippy::cast_possible_truncation, reason = "ids and lines were u32 when written")]
     pub fn define(&mut self, record: &Record, payload: &[u8]) {
-        let id = record.addr as u32;
-        match record.kind {
-            record_kind::CODE => {
-                let [file, name] = unpack_strings(payload);
-                let first_line = record.requested as u32;
+        match Definition::from_record(record, payload) {
+            Some(Definition::Code { id, first_line, file, name }) => {
                 self.codes.push(CodeRow { id, first_line, file, name });
             }
-            record_kind::STACK => self.stacks.push(StackRow {
-                id,
-                parent: record.stack,
-                code: record.bytes as u32,
-                line: record.requested as u32,
-                module: record.allocated as u32,
-                flags: record.reserved as u8,
-            }),
-            record_kind::MODULE => {
-                let [class, name] = unpack_strings(payload);
-                self.modules.push(ModuleRow { id, root: record.bytes as u32, class, name });
+            Some(Definition::Stack { id, parent, code, line, module, flags }) => {
+                self.stacks.push(StackRow { id, parent, code, line, module, flags });
             }
-            record_kind::LABEL => {
-                let [name, shape, dtype] = unpack_strings(payload);
-                let category =
-                    Category::from_number(record.bytes as u8).unwrap_or(Category::Unknown);
+            Some(Definition::Module { id, root, class, name }) => {
+                self.modules.push(ModuleRow { id, root, class, name });
+            }
+            Some(Definition::Label { id, category, name, shape, dtype }) => {
                 self.labels.push(LabelRow { id, category, name, shape, dtype });
             }
-            record_kind::TEXT => {
-                let [text] = unpack_strings(payload);
-                if let Some(kind) = TextKind::from_number(record.bytes as u8) {
-                    self.texts.push(TextRow { id, kind, text });
-                }
+            Some(Definition::Text { id, kind, text }) => {
+                self.texts.push(TextRow { id, kind, text });
             }
-            _ => {}
+            None => {}
         }
     }
 

@@ -1,87 +1,73 @@
-//! What an event is, and how events lie on disk.
+//! Defines events and their bytes on disk.
 //!
-//! A recording passes through three forms, and this crate owns all of them:
+//! A recording has three forms, and this crate defines all of them:
 //!
-//! 1. [`journal`]: fixed-size records that a traced thread writes into a shared mapping. They survive
-//!    the death of the process, because the kernel owns the pages.
-//! 2. [`Batch`]: a stretch of records in order, with addresses turned into allocations. The
-//!    [`Assembler`] makes it, once while the program runs, and once more when a reader finds records
-//!    that the program did not live to write.
-//! 3. [`frame`]: checksummed frames around Arrow messages, appended to the `.flood` file.
+//! - [`journal`]: records of fixed size that a traced thread writes into a shared mapping. The kernel owns the pages, so the
+//!   records survive the process.
+//! - [`Batch`]: records in order, with allocations in place of addresses. The [`Assembler`] folds records into batches: in the
+//!   traced process, and in a reader that finds records in the journal which the program did not live to write.
+//! - [`frame`]: checksummed frames around Arrow messages, appended to the `.flood` file.
 //!
-//! [`Trace`] is what all questions are asked of: immutable, in memory, with dense ids into columns. What is
-//! not a `.flood` file becomes one through a [`TraceBuilder`].
+//! [`Trace`] is the recording in memory that all questions are asked of: immutable, with dense ids into columns. A
+//! [`TraceBuilder`] makes one from any other source.
 //!
 //! The crate does not depend on `PyTorch`, opens no path and prints nothing: its input is bytes.
+//!
+//! ## Modules
+//!
+//! From the bottom up: a module uses those with a smaller number, none beside it.
+//!
+//! 1. `event`: ids, bytes, times, devices, and what can happen; `limits`: what a file may make a reader do;
+//!    [`frame`]: checksummed frames; `hint`: what to do about an error;
+//!    `recording_options`: the options of a recording.
+//! 2. [`journal`]: records, the ledger that counts them, the state file; `losses`: what is missing from a recording;
+//!    `header`: the first frame, with the simulated GPU, the window and the applied changes; `attachment`: copies of
+//!    source files, stored answers.
+//! 3. `batch`: the rows of one flush.
+//! 4. `tables`: rows as Arrow messages, and back; `trace`: the recording in memory: pushed batch by batch, its ids checked.
+//! 5. `assemble`: from records to batches, and which records belong to a window.
+//! 6. `file`: the `.flood` file: written, read as a whole, followed while it grows.
 
 mod assemble;
-mod autograd_use;
+mod attachment;
 mod batch;
-mod build;
-mod changes;
-mod check;
-mod columns;
-mod decode;
-mod device_state;
 mod event;
-mod grow;
-mod growing;
-mod growing_trace;
+mod file;
 mod header;
-mod limit;
+mod hint;
+mod limits;
 mod losses;
-mod message;
-mod modules;
-mod named_text;
-mod other_file;
-mod outcome;
-mod phantom;
-mod read;
-mod source;
-mod step_totals;
-mod stored_answer;
-mod subject;
+mod recording_options;
+mod tables;
 mod trace;
-mod trace_point;
-mod window;
-mod write;
 
 pub mod frame;
 pub mod journal;
-pub mod journal_state;
 
-pub use assemble::Assembler;
-pub use autograd_use::AutogradUse;
-pub use batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow, Total};
-pub use build::TraceBuilder;
-pub use changes::{AppliedChange, Numerics, OperatorCost, OperatorKind, StepCost};
-pub use event::{
-    AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventBytes, EventKind, EventNumber,
-    HandleId, LabelId, Micros, ModuleId, StackId, TextId, TextKind, ThreadId, stack_flags,
-};
-pub use growing::GrowingReader;
-pub use growing_trace::GrowingTrace;
-pub use header::{DeviceInfo, Ending, Header};
-pub use limit::DecompressionLimit;
-pub use losses::{LeftOut, Loss, Losses};
-pub use other_file::OtherFile;
-pub use outcome::Outcome;
-pub use phantom::{Engine, Phantom, PhantomDevice, PhantomEnd, PhantomRead, UnsupportedCall};
-pub use read::{ReadError, check_beginning, read_trace, read_trace_within};
-pub use source::{
+pub use assemble::{Assembler, Selection, StepTotals};
+pub use attachment::{
     MOST_FILE_BYTES, MOST_SOURCE_BYTES, SourceFile, is_library_file, is_python_library,
     library_part,
 };
-pub use step_totals::StepTotals;
-pub use stored_answer::{StoreError, append_answer};
-pub use subject::{AllocatedChange, ProgramEvent, SegmentChange, Subject};
-pub use trace::{Allocation, Code, Event, Label, Module, Oom, Segment, Stack, Trace};
-pub use trace_point::TracePoint;
-pub use window::{Selection, Window};
-pub use write::TraceWriter;
-
-/// What to do about an error, said after it.
-pub trait Hint {
-    /// One sentence that names the way out, where there is one.
-    fn hint(&self) -> Option<&'static str>;
-}
+pub use batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow, Total};
+pub use event::{
+    AllocatedChange, AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventBytes,
+    EventKind, EventNumber, HandleId, LabelId, Micros, ModuleId, ProgramEvent, SegmentChange,
+    StackId, Subject, TextId, TextKind, ThreadId, stack_flags,
+};
+pub use file::{
+    GrowingReader, OtherFile, ReadError, StoreError, TraceWriter, append_answer, check_beginning,
+    read_trace, read_trace_within,
+};
+pub use header::{
+    AppliedChange, DeviceInfo, Ending, Engine, Header, Numerics, OperatorCost, OperatorKind,
+    Phantom, PhantomDevice, PhantomEnd, PhantomRead, StepCost, UnsupportedCall, Window,
+};
+pub use hint::Hint;
+pub use limits::DecompressionLimit;
+pub use losses::{LeftOut, Loss, Losses};
+pub use recording_options::RecordingOptions;
+pub use trace::{
+    Allocation, AutogradUse, Code, Event, GrowingTrace, Label, Module, Oom, Outcome, Segment,
+    Stack, Trace, TraceBuilder, TracePoint,
+};

@@ -9,8 +9,8 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
-use crate::check::{MAX_NAME_BYTES, MAX_STACK_DEPTH};
 use crate::event::Micros;
+use crate::limits::{MAX_NAME_BYTES, MAX_STACK_DEPTH};
 
 /// How much the recorder could not record, since the recording began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

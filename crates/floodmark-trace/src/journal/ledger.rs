@@ -1,13 +1,13 @@
-//! The ledger: a line for each segment, which says how many records it must hold.
+//! The ledger: a line for each chunk, which says how many records it must hold.
 
 use super::{LEDGER_MAGIC, u32_at, u64_at};
 
 /// Bytes of a line. A cache line: the threads that commit records share none.
 pub const LEDGER_LINE_BYTES: usize = 64;
-/// How many segments there can be at a time.
-pub const MOST_SEGMENTS: usize = 16_383;
-/// Bytes of a ledger: its header, and a line for each segment.
-pub const LEDGER_BYTES: usize = (MOST_SEGMENTS + 1) * LEDGER_LINE_BYTES;
+/// How many chunks there can be at a time.
+pub const MOST_CHUNKS: usize = 16_383;
+/// Bytes of a ledger: its header, and a line for each chunk.
+pub const LEDGER_BYTES: usize = (MOST_CHUNKS + 1) * LEDGER_LINE_BYTES;
 
 /// Where a ledger says how long it is.
 const LENGTH_OFFSET: usize = 16;
@@ -17,9 +17,9 @@ pub(super) fn is_cut(ledger: &[u8]) -> bool {
     (ledger.len() as u64) < u64_at(ledger, LENGTH_OFFSET)
 }
 
-/// Where the line of a segment begins.
-pub const fn ledger_line_offset(segment: u32) -> usize {
-    (segment as usize + 1) * LEDGER_LINE_BYTES
+/// Where the line of a chunk begins.
+pub const fn ledger_line_offset(chunk: u32) -> usize {
+    (chunk as usize + 1) * LEDGER_LINE_BYTES
 }
 
 /// The first line of a ledger of this many bytes.
@@ -31,7 +31,7 @@ pub fn ledger_header(session: u64, bytes: usize) -> [u8; LEDGER_LINE_BYTES] {
     header
 }
 
-/// What the ledger says of a segment.
+/// What the ledger says of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LedgerLine {
     /// Slots that are completely written.
@@ -57,9 +57,9 @@ impl LedgerLine {
         slots as u64 | (records as u64) << 32
     }
 
-    /// The line of a segment, if the ledger has it.
-    pub fn read(ledger: &[u8], segment: u32) -> Option<Self> {
-        let at = ledger_line_offset(segment);
+    /// The line of a chunk, if the ledger has it.
+    pub fn read(ledger: &[u8], chunk: u32) -> Option<Self> {
+        let at = ledger_line_offset(chunk);
         let line = ledger.get(at..at + LEDGER_LINE_BYTES)?;
         let word = u64_at(line, Self::COMMIT_OFFSET);
         #[expect(clippy::cast_possible_truncation, reason = "its two halves")]

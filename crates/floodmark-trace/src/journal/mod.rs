@@ -1,7 +1,7 @@
 //! The records that a traced thread writes while the program runs.
 //!
-//! A thread owns one segment at a time: a part of a file, of fixed size, mapped shared. A record takes a few slots
-//! of its segment and carries a checksum. One more file, the ledger, has a line for each segment, which counts
+//! A thread owns one chunk at a time: a part of a file, of fixed size, mapped shared. A record takes a few slots
+//! of its chunk and carries a checksum. One more file, the ledger, has a line for each chunk, which counts
 //! the records that are completely written. So a reader can say how many records there must be, which of them
 //! are good, and how many are lost.
 //!
@@ -10,13 +10,16 @@
 //!
 //! All numbers are little-endian. `docs/trace-format.md` draws the bytes.
 
+mod definition;
 mod ledger;
 mod payload;
 mod record;
 mod salvage;
+pub mod state;
 
+pub use definition::Definition;
 pub use ledger::{
-    LEDGER_BYTES, LEDGER_LINE_BYTES, LedgerLine, MOST_SEGMENTS, ledger_header, ledger_line_offset,
+    LEDGER_BYTES, LEDGER_LINE_BYTES, LedgerLine, MOST_CHUNKS, ledger_header, ledger_line_offset,
 };
 pub(crate) use payload::cut_at_char;
 pub use payload::{MAX_PAYLOAD_BYTES, pack_strings, unpack_strings};
@@ -26,31 +29,32 @@ pub use salvage::{JournalWriter, SalvagedJournal, read_journal};
 
 /// The first eight bytes of a ledger.
 pub const LEDGER_MAGIC: [u8; 8] = *b"FLDJRNL2";
-/// The first eight bytes of a segment.
-pub const SEGMENT_MAGIC: [u8; 8] = *b"FLDJSEG2";
+/// The first eight bytes of a chunk.
+pub const CHUNK_MAGIC: [u8; 8] = *b"FLDJSEG2";
 /// The name of the ledger in the journal's folder.
 pub const LEDGER_NAME: &str = "ledger";
-/// Bytes before the first slot of a segment.
-pub const SEGMENT_HEADER_BYTES: usize = 64;
+/// How the names of files with chunks end.
+pub const CHUNK_EXTENSION: &str = "chunk";
+/// Bytes before the first slot of a chunk.
+pub const CHUNK_HEADER_BYTES: usize = 64;
 /// Bytes of a slot.
 pub const SLOT_BYTES: usize = 16;
-/// Bytes of a segment on disk.
-pub const SEGMENT_BYTES: usize = 256 << 10;
-/// Slots of a segment.
-pub const SLOTS_PER_SEGMENT: usize = (SEGMENT_BYTES - SEGMENT_HEADER_BYTES) / SLOT_BYTES;
+/// Bytes of a chunk on disk.
+pub const CHUNK_BYTES: usize = 256 << 10;
+/// Slots of a chunk.
+pub const SLOTS_PER_CHUNK: usize = (CHUNK_BYTES - CHUNK_HEADER_BYTES) / SLOT_BYTES;
 
-/// What a record says. Numbers below 100 are those of [`crate::EventKind`].
+/// The kinds of records that are [`Definition`]s. Numbers below 100 are those of [`crate::EventKind`].
 pub mod record_kind {
-    /// Defines a function: `addr` its id, `requested` its first line, payload file and name.
+    /// Defines a function.
     pub const CODE: u8 = 100;
-    /// Defines a node of the call tree: `addr` its id, `stack` its parent, `bytes` the code,
-    /// `requested` the line, `allocated` the module, `reserved` the flags.
+    /// Defines a node of the call tree.
     pub const STACK: u8 = 101;
-    /// Defines or names a module: `addr` its id, `bytes` its root, payload class and name.
+    /// Defines or names a module.
     pub const MODULE: u8 = 102;
-    /// Defines a label: `addr` its id, `bytes` the category, payload name, shape and dtype.
+    /// Defines a label.
     pub const LABEL: u8 = 103;
-    /// Defines a text: `addr` its id, `bytes` what it names, payload the text.
+    /// Defines a text.
     pub const TEXT: u8 = 104;
 }
 
@@ -70,10 +74,10 @@ pub const FLAG_OF_WINDOW: u8 = 32;
 /// The block is the first of an operator call.
 pub const FLAG_OP_CALL: u8 = 64;
 
-/// The header of a segment: it says which line of the ledger is about it.
-pub fn segment_header(session: u64, number: u32) -> [u8; SEGMENT_HEADER_BYTES] {
-    let mut header = [0; SEGMENT_HEADER_BYTES];
-    header[0..8].copy_from_slice(&SEGMENT_MAGIC);
+/// The header of a chunk: it says which line of the ledger is about it.
+pub fn chunk_header(session: u64, number: u32) -> [u8; CHUNK_HEADER_BYTES] {
+    let mut header = [0; CHUNK_HEADER_BYTES];
+    header[0..8].copy_from_slice(&CHUNK_MAGIC);
     header[8..16].copy_from_slice(&session.to_le_bytes());
     header[16..20].copy_from_slice(&number.to_le_bytes());
     header
@@ -87,4 +91,4 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-const _: () = assert!(SLOT_BYTES * SLOTS_PER_SEGMENT > 2 * MAX_PAYLOAD_BYTES);
+const _: () = assert!(SLOT_BYTES * SLOTS_PER_CHUNK > 2 * MAX_PAYLOAD_BYTES);

@@ -4,8 +4,8 @@
 //! payload) has four further words, and the payload behind them. Most records of a program on the CPU take
 //! less than a cache line that way.
 
-use super::{MAX_PAYLOAD_BYTES, SLOT_BYTES};
-use crate::event::Device;
+use super::{FLAG_OF_WINDOW, MAX_PAYLOAD_BYTES, SLOT_BYTES};
+use crate::event::{Device, EventKind};
 
 /// Words of a short record, which has no payload.
 pub const SHORT_WORDS: usize = 6;
@@ -55,11 +55,11 @@ pub struct Record {
     pub flags: u8,
     /// Where it happened.
     pub device: Device,
-    /// The call stack.
+    /// The call stack. Records of other kinds have another number here: see their constructors.
     pub stack: u32,
-    /// The block's or segment's address.
+    /// The address of the block or segment.
     pub addr: u64,
-    /// The block's or segment's size; 0 when the one who frees does not know it.
+    /// The size of the block or segment; 0 for a free without a size.
     pub bytes: u64,
     /// What the program requested; 0 when not known.
     pub requested: u64,
@@ -77,7 +77,7 @@ pub struct Record {
     pub pool: u16,
 }
 
-/// A record as it lies in a segment, without its payload.
+/// A record as it lies in a chunk, without its payload.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordBytes {
     words: [u64; LONG_WORDS],
@@ -117,6 +117,74 @@ impl Record {
         }
     }
 
+    /// The label of the block around an address.
+    #[inline]
+    pub const fn label(device: Device, addr: u64, label: u32) -> Self {
+        Self { addr, stack: label, ..Self::new(EventKind::Label as u8, device) }
+    }
+
+    /// The number of the label, for `Label`; 0 for one that was left out.
+    #[inline]
+    pub const fn label_number(&self) -> u32 {
+        self.stack
+    }
+
+    /// Replaces the number of the label.
+    pub fn set_label_number(&mut self, label: u32) {
+        self.stack = label;
+    }
+
+    /// A step that ended.
+    pub const fn step(number: u32) -> Self {
+        Self { stack: number, ..Self::new(EventKind::Step as u8, Device::CPU) }
+    }
+
+    /// Replaces the number of the step.
+    pub fn set_step_number(&mut self, number: u32) {
+        self.stack = number;
+    }
+
+    /// The number of the step, for `Step`.
+    pub const fn step_number(&self) -> u32 {
+        self.stack
+    }
+
+    /// A mark, or the begin or the end of a phase; `text` is the number of its name.
+    pub const fn named(kind: EventKind, text: u32) -> Self {
+        Self { stack: text, ..Self::new(kind as u8, Device::CPU) }
+    }
+
+    /// The number of the name, for `Mark`, `PhaseBegin` and `PhaseEnd`.
+    pub const fn name_number(&self) -> u32 {
+        self.stack
+    }
+
+    /// Replaces the number of the name.
+    pub fn set_name_number(&mut self, text: u32) {
+        self.stack = text;
+    }
+
+    /// The same record in the window with this number alone.
+    #[must_use]
+    pub const fn in_window(self, window: u64) -> Self {
+        Self { flags: self.flags | FLAG_OF_WINDOW, bytes: window, ..self }
+    }
+
+    /// The window of a record with [`FLAG_OF_WINDOW`].
+    pub const fn window_number(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Removes the number of the window.
+    pub fn clear_window(&mut self) {
+        self.bytes = 0;
+    }
+
+    /// A request that failed; `device_free` is what the device had free, 0 where it is not known.
+    pub const fn oom(device: Device, requested: u64, device_free: u64) -> Self {
+        Self { addr: device_free, bytes: requested, ..Self::new(EventKind::Oom as u8, device) }
+    }
+
     #[inline]
     const fn is_long(&self, payload_bytes: usize) -> bool {
         self.requested | self.allocated | self.reserved != 0
@@ -131,7 +199,7 @@ impl Record {
         words * 8 / SLOT_BYTES + payload_bytes.div_ceil(SLOT_BYTES)
     }
 
-    /// The record's bytes, with its checksum. `ordinal` counts the records of its segment.
+    /// The record's bytes, with its checksum. `ordinal` counts the records of its chunk.
     #[inline]
     #[expect(clippy::cast_sign_loss, reason = "the bytes of the two i8 are stored as they are")]
     pub fn to_bytes(&self, seed: Seed, ordinal: u32, payload: &[u8]) -> RecordBytes {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Entry, LEDGER_LINE_BYTES, LEDGER_MAGIC, LedgerLine, MOST_SEGMENTS, SEGMENT_BYTES,
-    SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, SLOT_BYTES, Seed, ledger, ledger_header,
-    ledger_line_offset, parse_record, segment_header, u32_at, u64_at,
+    CHUNK_BYTES, CHUNK_HEADER_BYTES, CHUNK_MAGIC, Entry, LEDGER_LINE_BYTES, LEDGER_MAGIC,
+    LedgerLine, MOST_CHUNKS, SLOT_BYTES, Seed, chunk_header, ledger, ledger_header,
+    ledger_line_offset, parse_record, u32_at, u64_at,
 };
 
 /// What a journal holds.
@@ -23,13 +23,13 @@ pub struct SalvagedJournal {
 ///
 /// Trusts nothing: a record counts only with its checksum.
 pub fn read_journal(files: &[&[u8]], session: u64) -> Option<SalvagedJournal> {
-    let mut segments = BTreeMap::new();
+    let mut chunks = BTreeMap::new();
     let mut ledger = None;
     for file in files {
-        for part in file.chunks(SEGMENT_BYTES) {
-            let Some(header) = part.get(..SEGMENT_HEADER_BYTES) else { continue };
-            if header[..8] == SEGMENT_MAGIC && u64_at(header, 8) == session {
-                segments.insert(u32_at(header, 16), &part[SEGMENT_HEADER_BYTES..]);
+        for part in file.chunks(CHUNK_BYTES) {
+            let Some(header) = part.get(..CHUNK_HEADER_BYTES) else { continue };
+            if header[..8] == CHUNK_MAGIC && u64_at(header, 8) == session {
+                chunks.insert(u32_at(header, 16), &part[CHUNK_HEADER_BYTES..]);
             }
         }
         let is_ledger = file.len() >= LEDGER_LINE_BYTES && file.starts_with(&LEDGER_MAGIC);
@@ -40,22 +40,22 @@ pub fn read_journal(files: &[&[u8]], session: u64) -> Option<SalvagedJournal> {
     let Some(ledger) = ledger else {
         let mut journal = SalvagedJournal { is_ledger_damaged: true, ..Default::default() };
         let seed = Seed::of_session(session);
-        for slots in segments.values() {
+        for slots in chunks.values() {
             journal.take_all(slots, seed);
         }
-        return (!segments.is_empty()).then_some(journal);
+        return (!chunks.is_empty()).then_some(journal);
     };
     let mut journal =
         SalvagedJournal { is_ledger_damaged: ledger::is_cut(ledger), ..Default::default() };
-    let lines = ledger.len().div_ceil(LEDGER_LINE_BYTES).saturating_sub(1).min(MOST_SEGMENTS);
+    let lines = ledger.len().div_ceil(LEDGER_LINE_BYTES).saturating_sub(1).min(MOST_CHUNKS);
     let lines = (0..u32::try_from(lines).unwrap_or(u32::MAX))
         .filter_map(|number| LedgerLine::read(ledger, number).map(|line| (number, line)));
     for (number, line) in lines {
-        let slots = segments.remove(&number).unwrap_or_default();
-        journal.take_segment(slots, line, Seed::of_session(session));
+        let slots = chunks.remove(&number).unwrap_or_default();
+        journal.take_chunk(slots, line, Seed::of_session(session));
     }
-    // Segments without a line: the ledger was cut.
-    for slots in segments.values() {
+    // Chunks without a line: the ledger was cut.
+    for slots in chunks.values() {
         journal.is_ledger_damaged = true;
         journal.take_all(slots, Seed::of_session(session));
     }
@@ -74,7 +74,7 @@ pub(crate) fn other_version(files: &[&[u8]]) -> Option<char> {
 
 impl SalvagedJournal {
     /// Takes the records that the ledger counts, and those behind them that are good.
-    fn take_segment(&mut self, slots: &[u8], line: LedgerLine, seed: Seed) {
+    fn take_chunk(&mut self, slots: &[u8], line: LedgerLine, seed: Seed) {
         let mut rest = slots;
         let mut next = 0_u32;
         while next < line.records || !rest.is_empty() {
@@ -105,7 +105,7 @@ impl SalvagedJournal {
         self.lost += u64::from(line.records.saturating_sub(next.max(line.flushed)));
     }
 
-    /// Takes every good record. Those that the segment held before were in the file when it was used again.
+    /// Takes every good record. Those that the chunk held before were in the file when it was used again.
     fn take_all(&mut self, slots: &[u8], seed: Seed) {
         let mut rest = slots;
         while !rest.is_empty() {
@@ -123,19 +123,19 @@ impl SalvagedJournal {
 #[derive(Debug)]
 pub struct JournalWriter {
     session: u64,
-    segments: BTreeMap<u32, (LedgerLine, Vec<u8>)>,
+    chunks: BTreeMap<u32, (LedgerLine, Vec<u8>)>,
 }
 
 impl JournalWriter {
     /// A journal without records.
     pub fn new(session: u64) -> Self {
-        Self { session, segments: BTreeMap::new() }
+        Self { session, chunks: BTreeMap::new() }
     }
 
-    /// Appends a record to a segment.
-    pub fn push(&mut self, segment: u32, entry: &Entry) {
-        let new = || (LedgerLine::default(), segment_header(self.session, segment).to_vec());
-        let (line, bytes) = self.segments.entry(segment).or_insert_with(new);
+    /// Appends a record to a chunk.
+    pub fn push(&mut self, chunk: u32, entry: &Entry) {
+        let new = || (LedgerLine::default(), chunk_header(self.session, chunk).to_vec());
+        let (line, bytes) = self.chunks.entry(chunk).or_insert_with(new);
         let seed = Seed::of_session(self.session);
         let made = entry.record.to_bytes(seed, line.first_ordinal + line.records, &entry.payload);
         let end = bytes.len() + made.slots * SLOT_BYTES;
@@ -146,16 +146,16 @@ impl JournalWriter {
         line.slots += u32::try_from(made.slots).unwrap_or(0);
     }
 
-    /// The files: the ledger, then the segments.
+    /// The files: the ledger, then the chunks.
     pub fn files(&self) -> Vec<Vec<u8>> {
-        let lines = self.segments.last_key_value().map_or(0, |(&number, _)| number + 1);
+        let lines = self.chunks.last_key_value().map_or(0, |(&number, _)| number + 1);
         let bytes = LEDGER_LINE_BYTES * (1 + lines as usize);
         let mut ledger = ledger_header(self.session, bytes).to_vec();
-        for (&number, (line, _)) in &self.segments {
+        for (&number, (line, _)) in &self.chunks {
             ledger.resize(ledger_line_offset(number), 0);
             ledger.extend_from_slice(&line.to_bytes());
         }
-        let segments = self.segments.values().map(|(_, bytes)| bytes.clone());
-        std::iter::once(ledger).chain(segments).collect()
+        let chunks = self.chunks.values().map(|(_, bytes)| bytes.clone());
+        std::iter::once(ledger).chain(chunks).collect()
     }
 }

@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch, StringArray};
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use floodmark_trace::frame::{FrameKind, append_frame, prelude};
-use floodmark_trace::journal::{JournalWriter, Record, SEGMENT_HEADER_BYTES, record_kind};
+use floodmark_trace::journal::{CHUNK_HEADER_BYTES, JournalWriter, Record, record_kind};
 use floodmark_trace::{
     Batch, CodeRow, Device, EventKind, Header, Micros, ModuleRow, ReadError, Row, StackId,
     StackRow, TextId, TextKind, TextRow, Trace, TraceWriter, read_trace,
@@ -345,13 +345,13 @@ fn a_hostile_journal_does_no_harm() {
         journal.push(0, &record.into());
     }
     let files = journal.files();
-    let [ledger, segment] = &files[..] else { panic!("a ledger and a segment") };
+    let [ledger, chunk] = &files[..] else { panic!("a ledger and a chunk") };
     let mut hostile = ledger.clone();
     hostile[64..].fill(0xFF);
     hostile.resize(1 << 20, 0xFF);
     for ledger in [ledger, &hostile, &ledger[..100].to_vec(), &Vec::new()] {
-        for cut in [segment.len(), SEGMENT_HEADER_BYTES + 1, 63, 8, 0] {
-            let trace = read_trace(&unfinished, &[ledger, &segment[..cut]]).unwrap();
+        for cut in [chunk.len(), CHUNK_HEADER_BYTES + 1, 63, 8, 0] {
+            let trace = read_trace(&unfinished, &[ledger, &chunk[..cut]]).unwrap();
             assert!(!trace.losses.is_empty() || trace.events.is_empty());
         }
     }

@@ -1,6 +1,6 @@
 //! A program that was killed: what its file lacks is in its journal.
 
-use floodmark_trace::journal_state::{NOTE_LENGTH_OFFSET, NOTE_OFFSET, StopNote, new_state};
+use floodmark_trace::journal::state::{NOTE_LENGTH_OFFSET, NOTE_OFFSET, StopNote, new_state};
 use floodmark_trace::{Loss, Micros, Outcome, StackId, Trace};
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::recording::{
 };
 use floodmark_trace::ReadError;
 use floodmark_trace::journal::{
-    Entry, JournalWriter, LedgerLine, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, read_journal,
+    CHUNK_BYTES, CHUNK_HEADER_BYTES, Entry, JournalWriter, LedgerLine, read_journal,
 };
 
 /// Losses that say what the program was like, not how the file was read.
@@ -41,8 +41,8 @@ proptest! {
 
         let file = unfinished_file(&batches(&entries[..written], flush));
         // A journal may still hold what the file has already.
-        let segments = journal(&entries[written.saturating_sub(kept)..]);
-        let salvaged = read(&file, &segments);
+        let chunks = journal(&entries[written.saturating_sub(kept)..]);
+        let salvaged = read(&file, &chunks);
 
         prop_assert_eq!(&salvaged.events, &whole.events);
         prop_assert_eq!(&salvaged.allocations, &whole.allocations);
@@ -59,7 +59,7 @@ proptest! {
         let rescued = entries.len() - written;
         let salvage = salvaged.losses.0.iter().find(|loss| matches!(loss, Loss::Salvaged { .. }));
         let expected = Loss::Salvaged { events: rescued as u64, has_ended: false };
-        let is_expected = rescued > 0 || !segments.is_empty();
+        let is_expected = rescued > 0 || !chunks.is_empty();
         prop_assert_eq!(salvage, is_expected.then_some(&expected));
     }
 
@@ -85,9 +85,9 @@ proptest! {
         let entries = record(&program);
         let mut files = journal(&entries);
         prop_assume!(file < files.len());
-        let length = files[file].len() - SEGMENT_HEADER_BYTES;
+        let length = files[file].len() - CHUNK_HEADER_BYTES;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a place in a small file")]
-        let place = SEGMENT_HEADER_BYTES + (place * length as f64) as usize;
+        let place = CHUNK_HEADER_BYTES + (place * length as f64) as usize;
         match kind {
             0 => files[file][place] ^= 0x10,
             1 => files[file].truncate(place),
@@ -116,14 +116,14 @@ fn shown(trace: &Trace) -> Vec<String> {
 fn a_damaged_record_is_a_lost_event() {
     let entries = record(&three_allocations());
     let mut files = journal(&entries);
-    files[2][SEGMENT_HEADER_BYTES + 40] ^= 1;
+    files[2][CHUNK_HEADER_BYTES + 40] ^= 1;
     let trace = read(&unfinished_file(&[]), &files);
     assert_eq!(trace.allocations.len(), 2);
     assert_eq!(trace.losses.events(), 1);
     assert!(shown(&trace).iter().any(|loss| loss.starts_with("1 event is missing")), "{trace:?}");
 }
 
-/// Only what is not in the file is lost with its segment.
+/// Only what is not in the file is lost with its chunk.
 #[test]
 fn a_damaged_record_that_was_flushed_is_not_lost() {
     let entries = record(&three_allocations());
@@ -134,29 +134,29 @@ fn a_damaged_record_that_was_flushed_is_not_lost() {
     let mut files = journal.files();
     let line = LedgerLine { flushed: 2, ..LedgerLine::read(&files[0], 0).unwrap() };
     files[0].splice(64..128, line.to_bytes());
-    files[1][SEGMENT_HEADER_BYTES + 40] ^= 1;
+    files[1][CHUNK_HEADER_BYTES + 40] ^= 1;
     let trace = read(&unfinished_file(&batches(&entries[..2], 1)), &files);
     assert_eq!(trace.losses.0, [Loss::Salvaged { events: 1, has_ended: false }]);
     assert_eq!(trace.allocations.len(), 3);
 }
 
-/// A file holds several segments. One whose header is damaged costs its own records and no others.
+/// A file holds several chunks. One whose header is damaged costs its own records and no others.
 #[test]
-fn segments_of_one_file_are_read_each_by_itself() {
+fn chunks_of_one_file_are_read_each_by_itself() {
     let entries = record(&three_allocations());
     let files = journal(&entries);
-    assert_eq!(files.len(), 4, "a ledger and three segments");
+    assert_eq!(files.len(), 4, "a ledger and three chunks");
     let mut together = Vec::new();
-    for segment in &files[1..] {
-        together.extend_from_slice(segment);
-        together.resize(together.len().next_multiple_of(SEGMENT_BYTES), 0);
+    for chunk in &files[1..] {
+        together.extend_from_slice(chunk);
+        together.resize(together.len().next_multiple_of(CHUNK_BYTES), 0);
     }
     let mut two = [files[0].clone(), together];
     let found = read_journal(&slices(&two), SESSION).unwrap();
     assert_eq!(found, read_journal(&slices(&files), SESSION).unwrap());
     assert_eq!((found.entries.len(), found.lost), (entries.len(), 0));
 
-    two[1][SEGMENT_BYTES] ^= 1;
+    two[1][CHUNK_BYTES] ^= 1;
     let of_second = LedgerLine::read(&files[0], 1).unwrap().records;
     let found = read_journal(&slices(&two), SESSION).unwrap();
     assert_eq!(found.lost, u64::from(of_second));
@@ -171,7 +171,7 @@ fn a_journal_without_its_ledger_is_read_and_reported() {
     assert!(trace.losses.0.contains(&Loss::LedgerDamaged), "{:?}", trace.losses);
 }
 
-/// The line of a segment that was used before: only the records themselves show that it has records.
+/// The line of a chunk that was used before: only the records themselves show that it has records.
 #[test]
 fn a_ledger_of_zeros_is_reported() {
     let entries = record(&three_allocations());
@@ -196,7 +196,7 @@ fn a_journal_of_another_version_is_an_error() {
 }
 
 #[test]
-fn a_lost_segment_is_as_many_lost_events_as_it_had() {
+fn a_lost_chunk_is_as_many_lost_events_as_it_had() {
     let entries: Vec<Entry> = record(&three_allocations());
     let mut files = journal(&entries);
     files.remove(2);
@@ -207,11 +207,11 @@ fn a_lost_segment_is_as_many_lost_events_as_it_had() {
 #[test]
 fn the_journal_of_another_recording_is_left_alone() {
     let entries = record(&three_allocations());
-    let mut segments = journal(&entries);
-    for segment in &mut segments {
-        segment[8] ^= 1;
+    let mut chunks = journal(&entries);
+    for chunk in &mut chunks {
+        chunk[8] ^= 1;
     }
-    let trace = read(&unfinished_file(&batches(&entries[..1], 1)), &segments);
+    let trace = read(&unfinished_file(&batches(&entries[..1], 1)), &chunks);
     assert_eq!((trace.allocations.len(), trace.losses.0.as_slice()), (1, &[Loss::Unfinished][..]));
 }
 

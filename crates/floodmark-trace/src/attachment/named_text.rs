@@ -3,7 +3,7 @@
 
 use std::io;
 
-use crate::limit::Budget;
+use crate::limits::Budget;
 
 /// The payload of a frame.
 pub(crate) fn encode_named_text(name: &str, text: &str) -> io::Result<Vec<u8>> {

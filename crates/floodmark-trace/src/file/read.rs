@@ -1,22 +1,19 @@
 //! From bytes to a [`Trace`]: checks everything, keeps what is good, says what is missing.
 
-use crate::Hint;
-use crate::assemble::Assembler;
+use super::other_file::OtherFile;
+use crate::assemble::{Assembler, Selection};
+use crate::attachment::{SourceFile, StoredAnswer};
 use crate::batch::{Batch, Total};
-use crate::columns::TABLES;
-use crate::decode::{TableDecoder, resolve};
 use crate::event::{Bytes, Device, Micros};
 use crate::frame::{self, FILE_MAGIC, FORMAT_VERSION, FrameKind, Piece};
 use crate::header::{Ending, Header};
+use crate::hint::Hint;
 use crate::journal;
-use crate::journal_state::read_state;
-use crate::limit::{Budget, DecompressionLimit};
+use crate::journal::state::read_state;
+use crate::limits::{Budget, DecompressionLimit};
 use crate::losses::Loss;
-use crate::other_file::OtherFile;
-use crate::source::SourceFile;
-use crate::stored_answer::StoredAnswer;
+use crate::tables::{TABLES, TableDecoder, resolve};
 use crate::trace::Trace;
-use crate::window::Selection;
 
 /// Why a trace could not be read at all. Damage inside a trace is a [`Loss`], not an error.
 #[derive(Debug, thiserror::Error)]

@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use crate::batch::Batch;
-use crate::columns::{TABLES, TableEncoder};
 use crate::event::Device;
 use crate::frame::{FrameKind, append_frame, prelude};
 use crate::header::{Ending, Header};
 use crate::losses::LeftOut;
+use crate::tables::{TABLES, TableEncoder};
 
 /// Writes frames to whatever takes bytes.
 ///

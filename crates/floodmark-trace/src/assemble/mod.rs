@@ -3,19 +3,25 @@
 //! The same assembler runs in the traced process and in a reader that salvages a journal, so what was
 //! written and what was rescued cannot differ.
 
+mod device_state;
+mod selection;
+mod step_totals;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::batch::{Batch, Row, Total};
-use crate::device_state::{DeviceState, Live};
-use crate::event::{AllocationId, Bytes, Device, EventKind, Micros};
+use crate::event::{AllocatedChange, AllocationId, Bytes, Device, EventKind, Micros, Subject};
 use crate::journal::{
-    FLAG_DEFERRED, FLAG_FAKE_TENSOR, FLAG_NAME_LEFT_OUT, FLAG_OF_WINDOW, FLAG_STACK_LEFT_OUT,
-    Record, record_kind, unpack_strings,
+    Definition, FLAG_DEFERRED, FLAG_FAKE_TENSOR, FLAG_NAME_LEFT_OUT, FLAG_OF_WINDOW,
+    FLAG_STACK_LEFT_OUT, Record, record_kind,
 };
 use crate::losses::LeftOut;
-use crate::step_totals::StepTotals;
-use crate::subject::{AllocatedChange, Subject};
 use crate::trace::{Allocation, Trace};
+
+use device_state::{DeviceState, Live};
+
+pub use selection::Selection;
+pub use step_totals::StepTotals;
 
 /// Folds records, in the order of their sequence numbers, into batches.
 #[derive(Debug, Default)]
@@ -49,13 +55,12 @@ impl Assembler {
     }
 
     /// Notes whether the label that a record defines says what a tensor is called.
-    #[expect(clippy::cast_possible_truncation, reason = "ids were u32 when written")]
     pub fn note_label(&mut self, record: &Record, payload: &[u8]) {
         if record.kind != record_kind::LABEL {
             return;
         }
-        let id = record.addr as u32;
-        let [name, _, _]: [String; 3] = unpack_strings(payload);
+        let definition = Definition::from_record(record, payload);
+        let Some(Definition::Label { id, name, .. }) = definition else { return };
         if name.is_empty() {
             self.nameless.insert(id);
         } else {
@@ -84,9 +89,8 @@ impl Assembler {
                 record.requested = live.bytes.saturating_sub(live.slack);
                 records.push(record);
                 if live.label != 0 {
-                    let mut record = new(EventKind::Label, device);
-                    (record.addr, record.stack) = (addr, live.label);
-                    records.push(record);
+                    let label = Record::label(device, addr, live.label);
+                    records.push(Record { time_nanos, ..label });
                 }
             }
         }
@@ -260,14 +264,15 @@ impl Assembler {
                 }
             }
             // Label 0 is one that there was no memory for: it is counted, and there is nothing to say.
-            EventKind::Label if record.stack == 0 => {}
+            EventKind::Label if record.label_number() == 0 => {}
             EventKind::Label => self.label(row),
             EventKind::Saved => self.save(row),
             EventKind::Unpacked => self.unpack(row),
             EventKind::Step => {
                 let ended = self.devices.iter_mut();
-                self.ended_steps
-                    .extend(ended.map(|(&device, state)| state.end_step(record.stack, device)));
+                self.ended_steps.extend(
+                    ended.map(|(&device, state)| state.end_step(record.step_number(), device)),
+                );
                 self.emit(row);
             }
             EventKind::Oom

@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use super::push::SummedEvents;
 use crate::batch::Total;
-use crate::event::{Bytes, Device, EventNumber, LabelId};
-use crate::grow::SummedEvents;
+use crate::event::{Bytes, Device, EventNumber, LabelId, Subject};
 use crate::header::{Ending, Header};
 use crate::losses::Losses;
-use crate::subject::Subject;
 use crate::trace::Trace;
 
 /// A state of a trace that grows.

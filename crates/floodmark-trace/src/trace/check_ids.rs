@@ -7,21 +7,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::event::{CodeId, Device, HandleId, LabelId, ModuleId, StackId, TextId, TextKind};
+use crate::event::{
+    CodeId, Device, HandleId, LabelId, ModuleId, StackId, Subject, TextId, TextKind,
+};
 use crate::journal::cut_at_char;
+use crate::limits::{MAX_DEVICES, MAX_NAME_BYTES, MAX_STACK_DEPTH};
 use crate::losses::Loss;
-use crate::subject::Subject;
 use crate::trace::{Allocation, Code, Label, Module, Stack, Trace};
 
-/// The recorder keeps the innermost 2,048 frames of a stack. A deeper one is cut to as many, or fewer.
-pub(crate) const MAX_STACK_DEPTH: u16 = 4096;
 /// How many frames all stacks may have together, or this many each on average: beyond it they are cut shorter.
 const MOST_FRAMES: u64 = 1 << 25;
 const MOST_FRAMES_EACH: u16 = 256;
-/// The host, and as many GPUs as torch can number.
-pub(crate) const MAX_DEVICES: usize = 129;
-/// As long as a path may be.
-pub(crate) const MAX_NAME_BYTES: usize = 4096;
 
 /// What a file says that cannot be true.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

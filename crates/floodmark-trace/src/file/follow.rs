@@ -4,9 +4,9 @@
 //! may be in use while the file goes on, so each look gets a copy ([`GrowingReader::trace`]); to copy it costs far less
 //! than to read it again. Those who share the reader look at the trace in place ([`GrowingReader::complete`]).
 
+use super::read::{ReadError, Reader, check_beginning};
 use crate::frame::{self, FRAME_HEADER_BYTES, PRELUDE_BYTES, Piece};
-use crate::limit::DecompressionLimit;
-use crate::read::{ReadError, Reader, check_beginning};
+use crate::limits::DecompressionLimit;
 use crate::trace::Trace;
 
 /// Reads a file piece by piece.

@@ -8,8 +8,8 @@
 use arrow_ipc::{CompressionType, Endianness, Field, MessageHeader, RecordBatch, Schema, Type};
 use zstd::bulk::Decompressor;
 
-use crate::columns::ColumnType;
-use crate::limit::Budget;
+use super::layout::ColumnType;
+use crate::limits::Budget;
 
 /// The bytes before the metadata: a continuation mark and the length.
 const PREFIX_BYTES: usize = 8;

@@ -1,4 +1,11 @@
-//! How much a compressed file may become.
+//! What a file may make a reader do: how much it may decompress to, how deep its stacks and how long its names may be.
+
+/// The most frames of a call stack. The recorder keeps the innermost 2,048; a deeper stack is cut to this, or to less.
+pub(crate) const MAX_STACK_DEPTH: u16 = 4096;
+/// The most bytes of a name: those of the longest path.
+pub(crate) const MAX_NAME_BYTES: usize = 4096;
+/// The most devices of a trace: the host, and the CUDA devices that torch can number.
+pub(crate) const MAX_DEVICES: usize = 129;
 
 /// A few kilobytes can be made to decompress to more than a machine has. What a reader decompresses is counted, and
 /// reading ends with an error at this limit.

@@ -5,47 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::event::{Device, EventKind};
+use crate::event::{EventKind, Subject};
+use crate::header::Window;
 use crate::journal::{
     FLAG_FAKE_TENSOR, FLAG_OF_WINDOW, FLAG_OP_CALL, FLAG_STACK_LEFT_OUT, Record, record_kind,
 };
-use crate::subject::Subject;
 use crate::trace::Trace;
-
-/// What a window takes of the recorder's events.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
-pub struct Window {
-    /// Its number among the windows of the process.
-    pub number: u64,
-    /// When it began, in the time of the journal.
-    pub start_nanos: u64,
-    /// Host memory too.
-    pub cpu: bool,
-    /// CUDA devices: a bit for each ordinal.
-    pub cuda: u64,
-    /// The Python stack of every allocation.
-    pub stacks: bool,
-    /// The operator of every allocation.
-    pub ops: bool,
-    /// Blocks of fake tensors, and not those that torch reports.
-    #[serde(alias = "told")]
-    pub fake_tensors: bool,
-}
-
-impl Window {
-    /// Whether events of a device belong to it.
-    pub fn wants(&self, device: Device) -> bool {
-        match device.kind {
-            0 => self.cpu,
-            _ => u32::try_from(device.index).is_ok_and(|at| at < 64 && self.cuda >> at & 1 == 1),
-        }
-    }
-}
 
 /// The records of a window, one after the other.
 #[derive(Debug, Default)]
@@ -135,24 +100,24 @@ impl Selection {
     }
 
     fn number_step(&mut self, record: &mut Record) {
-        record.stack = self.next_step;
+        record.set_step_number(self.next_step);
         self.next_step = self.next_step.saturating_add(1);
     }
 
-    /// A record that was made for one window; its number is where other records have their bytes.
+    /// A record of one window.
     fn select_own(&mut self, window: Window, kind: EventKind, record: &Record) -> Option<Record> {
-        if record.bytes != window.number {
+        if record.window_number() != window.number {
             return None;
         }
         let mut record = *record;
-        record.bytes = 0;
-        let phase = u16::try_from(record.stack).unwrap_or(0);
+        record.clear_window();
+        let phase = u16::try_from(record.name_number()).unwrap_or(0);
         match kind {
             EventKind::Step => self.number_step(&mut record),
             EventKind::PhaseBegin => self.phases.entry(record.thread).or_default().push(phase),
             EventKind::PhaseEnd => {
                 let ended = self.phases.get_mut(&record.thread).and_then(Vec::pop)?;
-                record.stack = u32::from(ended);
+                record.set_name_number(u32::from(ended));
             }
             EventKind::Alloc
             | EventKind::Free
@@ -180,6 +145,7 @@ impl Selection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Device;
 
     fn record(kind: EventKind, device: Device, nanos: u64) -> Record {
         let mut record = Record::new(kind as u8, device);

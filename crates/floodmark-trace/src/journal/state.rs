@@ -9,7 +9,7 @@
 use std::fs::{File, TryLockError};
 use std::io;
 
-use crate::journal::cut_at_char;
+use super::cut_at_char;
 
 /// What follows the name of a trace in the name of its journal's folder.
 pub const FOLDER_SUFFIX: &str = ".journal";

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use super::check_ids::Refused;
 use crate::batch::{Batch, Row};
-use crate::check::Refused;
 use crate::event::{
     AllocationId, Bytes, CodeId, Device, DeviceAddr, EventKind, EventNumber, HandleId, LabelId,
-    ModuleId, StackId, TextId, ThreadId,
+    ModuleId, StackId, Subject, TextId, ThreadId,
 };
 use crate::journal::{FLAG_BACKWARD, FLAG_DEFERRED, FLAG_OP_CALL};
 use crate::losses::{Loss, Losses};
-use crate::subject::Subject;
 use crate::trace::{Allocation, Code, Event, LOST, Label, Oom, Segment, Stack, Trace};
 
 /// A module with more names than this was not written by us.

@@ -1,13 +1,13 @@
 //! From the Arrow messages of a table back to rows.
 //!
-//! The other half of [`crate::columns`], which has the layouts.
+//! The other half of `encode.rs`.
 
+use super::layout::{is_about_allocation, layout, makes_allocation};
+use super::message::{BadMessage, Columns, Message, MessageReader};
 use crate::batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow};
-use crate::columns::{is_about_allocation, layout, makes_allocation};
 use crate::event::{AllocationId, Category, Device, EventKind, Micros, TextKind};
 use crate::frame::FrameKind;
-use crate::limit::Budget;
-use crate::message::{BadMessage, Columns, Message, MessageReader};
+use crate::limits::Budget;
 
 /// Turns the Arrow messages of one table back into rows.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::step_totals::StepTotals;
 use crate::event::{AllocationId, Bytes, Device};
-use crate::step_totals::StepTotals;
 
 /// A live block.
 #[derive(Debug, Clone, Copy)]

@@ -1,24 +1,36 @@
 //! A recording in memory: immutable, dense, ready for questions.
 
-use std::collections::BTreeMap;
+mod autograd_use;
+mod builder;
+mod check_ids;
+mod growing;
+mod module_paths;
+mod outcome;
+mod point;
+mod push;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::autograd_use::AutogradUses;
+use crate::attachment::{SourceFile, StoredAnswer};
 use crate::batch::Total;
-use crate::check::{Checked, Refused};
 use crate::event::{
     AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventNumber, HandleId, LabelId,
-    Micros, ModuleId, StackId, TextId, TextKind, ThreadId, stack_flags,
+    Micros, ModuleId, StackId, Subject, TextId, TextKind, ThreadId, stack_flags,
 };
-use crate::grow::{Holes, SummedEvents};
 use crate::header::{Ending, Header};
-use crate::journal_state::StopNote;
+use crate::journal::state::StopNote;
 use crate::losses::{LeftOut, Losses};
-use crate::modules::{ModulePaths, Redefined, UsedModules};
-use crate::source::SourceFile;
-use crate::stored_answer::StoredAnswer;
-use crate::subject::Subject;
+
+use autograd_use::AutogradUses;
+use check_ids::{Checked, Refused};
+use module_paths::{ModulePaths, Redefined, UsedModules};
+use push::{Holes, SummedEvents};
+
+pub use autograd_use::AutogradUse;
+pub use builder::TraceBuilder;
+pub use growing::GrowingTrace;
+pub use outcome::Outcome;
+pub use point::TracePoint;
 
 /// `made_at` of an allocation whose frame is lost: it was never there.
 pub(crate) const LOST: u32 = u32::MAX;
@@ -163,7 +175,7 @@ pub struct Label {
     pub dtype: String,
 }
 
-/// A recording. Every id in it is 0 or one that it defines, whatever the file said: see `check.rs`.
+/// A recording. Every id in it is 0 or one that it defines, whatever the file said: see `check_ids.rs`.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
     /// Where it comes from.

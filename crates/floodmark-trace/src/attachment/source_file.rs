@@ -3,8 +3,8 @@
 //! The recorder stores a file when the first of its lines allocates, so that it is the source that ran. Installed
 //! packages and Python's own library are not stored: they can be installed again.
 
-use crate::limit::Budget;
-use crate::named_text::{decode_named_text, encode_named_text};
+use super::named_text::{decode_named_text, encode_named_text};
+use crate::limits::Budget;
 
 /// The longest file that is stored.
 pub const MOST_FILE_BYTES: usize = 1 << 20;
@@ -63,7 +63,7 @@ fn python_part(file: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::DecompressionLimit;
+    use crate::limits::DecompressionLimit;
 
     fn budget() -> Budget {
         Budget::new(DecompressionLimit::default())

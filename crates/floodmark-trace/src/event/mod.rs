@@ -3,12 +3,16 @@
 //! `PyTorch`'s words are used where it has one (`requested`, `segment`, `stream`); the rest are
 //! defined here, once.
 
+mod subject;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroU32;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use subject::{AllocatedChange, ProgramEvent, SegmentChange, Subject};
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident($inner:ty);)*) => {$(

@@ -2,12 +2,16 @@
 //!
 //! A header may be written again when more is known (CUDA is initialised late); the last one counts.
 
+mod changes;
+mod phantom;
+mod window;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::changes::{AppliedChange, StepCost};
-use crate::phantom::Phantom;
-use crate::window::Window;
+pub use changes::{AppliedChange, Numerics, OperatorCost, OperatorKind, StepCost};
+pub use phantom::{Engine, Phantom, PhantomDevice, PhantomEnd, PhantomRead, UnsupportedCall};
+pub use window::Window;
 
 /// A device that the program could see.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
