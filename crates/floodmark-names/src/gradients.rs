@@ -1,8 +1,8 @@
-//! What gradients are called.
+//! Names of gradients.
 //!
-//! The probe sees every gradient that autograd adds to a `.grad`, and labels its block. Here gradients get the names of
-//! their parameters, when a backward pass has ended, also by an exception, before the program goes on. Parameters of an
-//! optimizer that steps are left to its hooks, which name them once for each step.
+//! The recorder labels the block of every gradient that autograd adds to a `.grad`. This module gives gradients the names of
+//! their parameters when a backward pass has returned or raised, before the program continues. Parameters of an
+//! optimizer that steps are named by its hooks, once for each step.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -15,10 +15,10 @@ use crate::names::{self, Weak, leads_to, weak};
 use crate::tensor_labels::{GradientSet, label_of};
 use crate::torch_objects::{self, Torch};
 
-/// A search takes about 30 ms. Parameters are made early; the later ones find what was made late.
+/// A search takes about 30 ms. Most parameters exist at the first one; the later ones find the rest.
 const PASSES_WITH_SEARCH: [u64; 4] = [1, 2, 8, 64];
 
-/// What is labelled after a pass.
+/// The gradients that are labelled after a pass.
 #[derive(Default)]
 struct Gradients {
     passes: u64,
@@ -32,10 +32,10 @@ struct Gradients {
     seen_names: usize,
 }
 
-/// None while nothing listens. Only tried, never waited for: Python code may run where a tensor is destroyed.
+/// `None` while gradients are not labelled. Locked with `try_lock` only: Python code may run where a tensor is destroyed.
 static GRADIENTS: Mutex<Option<Gradients>> = Mutex::new(None);
 
-/// Names gradients from here on, or no more.
+/// Starts or stops naming gradients.
 pub(crate) fn listen(does: bool) {
     if let Ok(mut gradients) = GRADIENTS.try_lock() {
         *gradients = does.then(Gradients::default);

@@ -28,7 +28,7 @@ pub(crate) fn leads_to(reference: &Weak, object: &Bound<'_, PyAny>) -> bool {
     reference.bind(object.py()).upgrade().is_some_and(|found| found.is(object))
 }
 
-/// Named modules by address, with what calls back when one dies.
+/// Named modules by address, with the weak reference whose callback forgets them.
 static MODULES: Mutex<BTreeMap<usize, Weak>> = Mutex::new(BTreeMap::new());
 
 /// Names of parameters, in the order in which they got them.
@@ -40,7 +40,7 @@ struct Parameters {
 }
 
 static PARAMETERS: Mutex<Option<Parameters>> = Mutex::new(None);
-/// Grows when a parameter gets a name.
+/// Incremented when a parameter gets a name.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// No Python object is destroyed, and the GIL is not released, while either lock is held.
@@ -67,7 +67,7 @@ pub(crate) fn name_seen_modules(py: Python<'_>) {
     }
     let _ = torch.read(py, || {
         for addr in roots {
-            // Read from a running frame an instant ago, under the same hold of the GIL.
+            // The address was read from a running frame, and the GIL was held since.
             if let Ok(root) = torch.object_at(py, addr) {
                 name_modules(torch, &root);
             }
@@ -125,7 +125,7 @@ fn class_name(object: &Bound<'_, PyAny>) -> String {
         .map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Has the module forgotten when it dies: another one may get its address.
+/// Forgets the module when it is destroyed: another one may get its address.
 fn watch(module: &Bound<'_, PyAny>, addr: usize) {
     if lock(&MODULES).contains_key(&addr) {
         return;
@@ -155,10 +155,10 @@ fn remember(tensor: &Bound<'_, PyAny>, name: &str) {
         return;
     };
     let is_new = !leads_to(&parameters.named[at].0, tensor);
-    // A model may run its submodules before it is called itself: its names say more.
-    let says_more =
+    // A model may run its submodules before it is called itself: names below the model are longer, and replace theirs.
+    let is_longer =
         name.strip_suffix(&parameters.named[at].1).is_some_and(|rest| rest.ends_with('.'));
-    if is_new || says_more {
+    if is_new || is_longer {
         // It has no callback: dropping it runs no code.
         parameters.named[at] = (reference, name.to_owned());
         COUNT.fetch_add(usize::from(is_new), Ordering::Relaxed);
@@ -173,7 +173,7 @@ pub(crate) fn parameters(py: Python<'_>) -> Vec<(String, Bound<'_, PyAny>)> {
     parameters.iter().flat_map(|parameters| &parameters.named).filter_map(live).collect()
 }
 
-/// A number that grows when a parameter gets a name.
+/// A number that is incremented when a parameter gets a name.
 pub(crate) fn count() -> usize {
     COUNT.load(Ordering::Relaxed)
 }

@@ -1,6 +1,6 @@
-//! When optimizers step, and what they keep.
+//! Steps of optimizers, and their states.
 //!
-//! The hooks run once for every `step` of any `torch.optim.Optimizer`. They tell the probe that the phase begins and
+//! The hooks run once for every `step` of any `torch.optim.Optimizer`. They record that the phase begins and
 //! ends, which ends a training step, and label gradients and states by their storages.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::running_steps::RunningSteps;
 use crate::tensor_labels::{GradientSet, label_of};
 use crate::torch_objects::{self, Torch};
 
-/// States are made in the first step and stay where they are; the second catches those made late.
+/// Most states are allocated in the first step; the second one finds the rest.
 const STEPS_WITH_STATES: u32 = 2;
 
 /// An optimizer that has stepped.
@@ -27,11 +27,11 @@ struct Stepped {
     gradients: Option<GradientSet>,
 }
 
-/// What torch calls before and after each step of an optimizer.
+/// The functions that torch calls before and after each step of an optimizer.
 #[pyclass(frozen, module = "floodmark._core")]
 #[derive(Debug)]
 pub struct OptimizerHooks {
-    /// By address. Only tried, never waited for: Python code may run where a tensor is destroyed.
+    /// By address. Locked with `try_lock` only: Python code may run where a tensor is destroyed.
     stepped: Mutex<BTreeMap<usize, Stepped>>,
     running: RunningSteps,
 }
@@ -44,14 +44,14 @@ impl std::fmt::Debug for Stepped {
 
 #[pymethods]
 impl OptimizerHooks {
-    /// From here on gradients are labelled, after backward passes and by these hooks.
+    /// Starts to label gradients, after backward passes and in these hooks.
     #[new]
     fn new() -> Self {
         gradients::listen(true);
         Self { stepped: Mutex::default(), running: RunningSteps::default() }
     }
 
-    /// Gradients are no longer labelled.
+    /// Stops labelling gradients.
     #[expect(clippy::unused_self, reason = "a method of what listens")]
     fn remove(&self) {
         gradients::listen(false);
@@ -86,7 +86,7 @@ impl OptimizerHooks {
 }
 
 impl OptimizerHooks {
-    /// Labels tensors of an optimizer; without those labels, where that fails.
+    /// Labels tensors of an optimizer. Errors are ignored: the labels are then missing.
     fn label(
         &self,
         optimizer: &Bound<'_, PyAny>,
@@ -101,7 +101,7 @@ impl OptimizerHooks {
         }));
     }
 
-    /// Gradients are new in every step, so this is done in every step, and is lean.
+    /// Runs in every step, since gradients are allocated in every step.
     fn label_gradients(torch: &Torch, optimizer: &Bound<'_, PyAny>, stepped: &mut Stepped) {
         let groups = torch.groups(optimizer);
         let gradients: Vec<_> = groups.iter().flatten().map(|one| torch.grad(one)).collect();
@@ -132,7 +132,7 @@ impl OptimizerHooks {
     }
 }
 
-/// What is known of an optimizer.
+/// The entry of an optimizer; a new one for an optimizer that has not stepped.
 fn stepped_of<'a>(
     known: &'a mut BTreeMap<usize, Stepped>,
     optimizer: &Bound<'_, PyAny>,

@@ -1,7 +1,7 @@
-//! Which optimizer steps run, also after one that raised.
+//! The optimizer steps that are running, also after one that raised.
 //!
-//! torch has hooks for a step that begins and for one that returns, and none for one that raises: whether a step still
-//! runs is seen from the frames of its thread. Keeps no frame.
+//! torch has hooks for a step that begins and for one that returns, but none for one that raises: whether a step still
+//! runs is read from the frames of its thread. No frame is kept alive.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use std::thread::ThreadId;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-/// The steps that run on each thread, the innermost last. Each is known by the address of torch's own frame.
+/// The steps that run on each thread, the innermost last, each as the address of torch's own frame.
 #[pyclass(frozen, module = "floodmark._core")]
 #[derive(Debug, Default)]
 pub struct RunningSteps {
@@ -25,14 +25,14 @@ impl RunningSteps {
         Self::default()
     }
 
-    /// A step begins in the frame `depth` above the one that runs; returns how many raised since the last one began.
+    /// Begins a step in the frame `depth` above the running one. Returns how many steps raised since the last one began.
     pub(crate) fn begin(&self, py: Python<'_>, depth: usize) -> usize {
         let Ok(frame) = frame_above(py, depth) else { return 0 };
         self.of_this_thread(|running| {
             let count = running.len();
             if count > 0 {
                 let outer = callers(&frame);
-                // Those inside one that raised have ended with it.
+                // Steps inside one that raised have ended with it.
                 running.retain(|step| outer.contains(step));
             }
             let raised = count - running.len();
@@ -41,7 +41,7 @@ impl RunningSteps {
         })
     }
 
-    /// The step of that frame returns; how many end: those that raised inside it, and itself.
+    /// Ends the step of that frame. Returns how many ended: itself, and those that raised inside it.
     pub(crate) fn end(&self, py: Python<'_>, depth: usize) -> usize {
         let Ok(frame) = frame_above(py, depth) else { return 1 };
         self.of_this_thread(|running| {
@@ -49,12 +49,12 @@ impl RunningSteps {
             if let Some(at) = running.iter().position(|&step| step == address(&frame)) {
                 running.truncate(at);
             }
-            // One that ran before the hooks were registered is not among them.
+            // A step that began before the hooks were registered is not in the list.
             (count - running.len()).max(1)
         })
     }
 
-    /// How many run on this thread.
+    /// The number of steps that run on this thread.
     #[getter]
     fn depth(&self) -> usize {
         self.of_this_thread(|running| running.len())
@@ -68,7 +68,7 @@ impl RunningSteps {
     }
 }
 
-/// A frame of this thread: 0 is the one that runs. No code of the program runs for it.
+/// A frame of this thread: 0 is the running one. Runs no code of the program.
 fn frame_above(py: Python<'_>, depth: usize) -> PyResult<Bound<'_, PyAny>> {
     static GET_FRAME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     GET_FRAME.import(py, "sys", "_getframe")?.call1((depth,))

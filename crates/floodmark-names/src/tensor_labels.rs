@@ -11,7 +11,7 @@ use crate::torch_objects::{self, Torch};
 /// Finds the address of a fake tensor's storage: such tensors have no data.
 static ADDRESS_FINDER: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
 
-/// Until the next call, `find` says where the storages of tensors are: a native function. Returns what did before.
+/// Sets the native function that finds the storages of fake tensors. Returns the one before.
 #[pyfunction]
 pub fn set_address_finder(find: Option<Py<PyAny>>) -> Option<Py<PyAny>> {
     let mut finder = ADDRESS_FINDER.lock().unwrap_or_else(PoisonError::into_inner);
@@ -23,7 +23,7 @@ fn address_finder(py: Python<'_>) -> Option<Py<PyAny>> {
     finder.as_ref().map(|find| find.clone_ref(py))
 }
 
-/// Says what a tensor is called.
+/// Labels a tensor.
 #[pyfunction]
 pub fn label_tensor(tensor: &Bound<'_, PyAny>, category: &str, name: &str) {
     let category = Category::ALL.iter().find(|known| known.name() == category);
@@ -38,13 +38,13 @@ pub fn label_tensor(tensor: &Bound<'_, PyAny>, category: &str, name: &str) {
 pub(crate) fn address_of(torch: &Torch, local: &Bound<'_, PyAny>) -> Option<u64> {
     match address_finder(local.py()) {
         Some(find) => torch.fake_address(local, find.bind(local.py())).ok(),
-        // torch warns the user of a read that is ours.
+        // torch would print a warning for this read.
         None if torch.is_fake(local) => None,
         None => torch.address(local),
     }
 }
 
-/// The label of a tensor, which is defined. Fake, meta and exotic tensors have no storage of their own here, and no
+/// Defines the label of a tensor. Fake, meta and other tensors without a storage in this process have no
 /// label.
 pub(crate) fn label_of(
     torch: &Torch,
@@ -89,7 +89,7 @@ impl GradientSet {
         Self { labels, has_label }
     }
 
-    /// Whether the parameters are the same, and none got a gradient that it did not have.
+    /// Whether the parameters are the same, and none has a gradient that it did not have before.
     pub(crate) fn fits(&self, gradients: &[Option<Bound<'_, PyAny>>]) -> bool {
         gradients.len() == self.has_label.len()
             && gradients
@@ -98,7 +98,7 @@ impl GradientSet {
                 .all(|(gradient, has)| gradient.is_none() || *has)
     }
 
-    /// Says where the gradients are now.
+    /// Labels the gradients at their current addresses.
     pub(crate) fn label_tensors(&self, torch: &Torch, gradients: &[Option<Bound<'_, PyAny>>]) {
         let address = |(gradient, has_label): (&Option<Bound<'_, PyAny>>, &bool)| {
             // A sparse gradient has no label, and no address.

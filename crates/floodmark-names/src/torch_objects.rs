@@ -62,7 +62,7 @@ pub(crate) fn get(py: Python<'_>) -> Option<&'static Torch> {
 }
 
 impl Torch {
-    /// Does `work` where no tensor class and no mode of the program is asked.
+    /// Runs `work` without calling `__torch_function__` of a tensor class or a mode.
     pub(crate) fn read<R>(&self, py: Python<'_>, work: impl FnOnce() -> R) -> PyResult<R> {
         let context = self.without_functions.bind(py).call0()?;
         context.call_method0(intern!(py, "__enter__"))?;
@@ -116,7 +116,7 @@ impl Torch {
         has_class(object, self.tensor_base.bind(object.py()))
     }
 
-    /// Whether a tensor is a parameter, by its class or because it says so.
+    /// Whether a tensor is a parameter, by its class or by its attribute `_is_param`.
     pub(crate) fn is_parameter(&self, tensor: &Bound<'_, PyAny>) -> bool {
         has_class(tensor, self.parameter.bind(tensor.py()))
             || self
@@ -165,7 +165,7 @@ impl Torch {
         (!found.is_none()).then_some(found)
     }
 
-    /// Whether a tensor may be asked for its gradient without a warning, and could have one.
+    /// Whether reading the gradient of a tensor prints no warning, and it may have one.
     pub(crate) fn is_leaf(&self, tensor: &Bound<'_, PyAny>) -> bool {
         let is = |what: &Py<PyAny>| {
             what.bind(tensor.py())
@@ -180,7 +180,7 @@ impl Torch {
         self.data_ptr.bind(tensor.py()).call1((tensor,)).ok()?.extract().ok()
     }
 
-    /// Where a fake tensor would begin, by what finds the address of its storage.
+    /// The address of a fake tensor, by the function that finds that of its storage.
     pub(crate) fn fake_address(
         &self,
         tensor: &Bound<'_, PyAny>,
@@ -213,7 +213,7 @@ impl Torch {
         let shape = self.shape.bind(py).call1((tensor,))?;
         let mut sizes = Vec::new();
         for size in shape.cast::<PyTuple>()? {
-            // A symbolic size would be asked for its number, which fixes it.
+            // Reading the number of a symbolic size would specialize it.
             let number = size.cast::<PyInt>().ok().and_then(|size| size.extract::<u64>().ok());
             sizes.push(number.map_or_else(|| printed(&size), |number| Ok(number.to_string()))?);
         }
@@ -247,7 +247,7 @@ impl Torch {
         states.iter().filter_map(of_parameter).collect()
     }
 
-    /// Whether the program has made an optimizer: the first one of a class wraps its `step`.
+    /// Whether the program has created an optimizer: the first one of a class wraps its `step`.
     pub(crate) fn has_made_optimizer(&self, py: Python<'_>) -> bool {
         self.with_subclasses(&self.optimizer, py).iter().any(|class| {
             let hooked = class.getattr("step").and_then(|step| step.getattr("hooked"));
@@ -270,8 +270,8 @@ impl Torch {
 
     /// Every tensor that Python's garbage collector lists.
     ///
-    /// The list also has tensors that only C++ retains. Another thread may be about to destroy such a one, without the
-    /// GIL, and to touch it then would free it twice. So there are none while another thread of Python runs.
+    /// The list also has tensors that only C++ retains. Another thread may be destroying one of them, without the
+    /// GIL, and a reference to it would free it twice. So the list is empty while another thread of Python runs.
     pub(crate) fn listed_tensors<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         if self.current_frames.bind(py).call0()?.len()? > 1 {
             return Ok(Vec::new());
@@ -287,13 +287,13 @@ impl Torch {
     }
 }
 
-/// What an object prints. Not by `str`, which runs signal handlers first.
+/// The text of an object. Not by `str`, which runs signal handlers first.
 fn printed(object: &Bound<'_, PyAny>) -> PyResult<String> {
     let text = object.call_method0(intern!(object.py(), "__repr__"))?;
     Ok(text.cast::<PyString>()?.to_string_lossy().into_owned())
 }
 
-/// Whether an object's class is `class` or below it. Its metaclass is not asked.
+/// Whether an object's class is `class` or a subclass. Does not call its metaclass.
 fn has_class(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> bool {
     object.get_type().mro().iter().any(|base| base.is(class))
 }

@@ -1,21 +1,21 @@
-//! How much memory the recorder may hold (`--max-memory`), and for what.
+//! The memory limit of the recorder (`--max-memory`), and its shares.
 //!
 //! Each part of the recorder has its share of the limit, in sixteenths: 4 for the mapped journal, 2 for events that wait
 //! for a flush, 2 for the state of threads, 1 for their shortcuts, 4 for tables (functions, stacks, modules, names,
 //! the stacks of autograd nodes), 1 for a window without a file. Live blocks have at least the other 2, and what
-//! threads and tables leave of theirs. A part that asks for more than its share goes without: what an event then
-//! lacks is counted in the trace. The figures of entries are what they take in all their tables, the copy of the
+//! threads and tables do not use. A part that has used up its share leaves something out: what an event then
+//! lacks is counted in the trace. The sizes of entries cover all their tables, the copy of the
 //! writer included.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The least limit that a recorder can keep.
+/// The lowest limit that the recorder accepts.
 pub const LEAST_MEMORY_BYTES: u64 = 16 << 20;
 
-/// What the state of a thread takes: most of it is the part of our heap that each thread has to itself.
+/// Memory of the state of a thread: most of it is the thread's part of the extension's heap.
 pub(crate) const THREAD_BYTES: u64 = 56 << 10;
 
-/// What one recording may hold, in bytes.
+/// The memory limit of one recorder, and what is used of it, in bytes.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: AtomicU64,
@@ -40,12 +40,12 @@ impl Budget {
         self.limit.load(Ordering::Relaxed) / 16 * count
     }
 
-    /// Raises the limit to that of a window that may hold more.
+    /// Raises the limit to that of a window with a higher one.
     pub(crate) fn raise_limit(&self, limit: u64) {
         self.limit.fetch_max(limit, Ordering::Relaxed);
     }
 
-    /// For mapped segments of the journal.
+    /// For mapped chunks of the journal.
     pub(crate) fn journal_bytes(limit: u64) -> u64 {
         limit / 4
     }
@@ -65,7 +65,7 @@ impl Budget {
         usize::try_from(self.sixteenths(2) / THREAD_BYTES).unwrap_or(usize::MAX)
     }
 
-    /// For live blocks: what the shares of the others leave.
+    /// For live blocks: their own share, and the unused part of the others.
     pub(crate) fn live_bytes(&self) -> u64 {
         let unused = |count: &AtomicU64, share| {
             self.sixteenths(share).saturating_sub(count.load(Ordering::Relaxed))
@@ -76,12 +76,12 @@ impl Budget {
             + unused(&self.shortcuts, 1)
     }
 
-    /// Takes so many bytes for entries of tables. `false`, and nothing taken, when they would be too many.
+    /// Takes bytes for entries of tables. Returns false, and takes nothing, when the share is used up.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         take(&self.tables, bytes, self.sixteenths(4))
     }
 
-    /// Takes so many bytes for a thread's shortcuts.
+    /// Takes bytes for a thread's shortcuts.
     pub(crate) fn take_shortcuts(&self, bytes: usize) -> bool {
         take(&self.shortcuts, bytes, self.sixteenths(1))
     }

@@ -1,6 +1,6 @@
-//! The time of a record, which is also its place in the order of all records.
+//! The time of a record, which also orders all records.
 //!
-//! A clock that counts nanoseconds orders threads by itself: to hand a block from one thread to another takes
+//! A clock that counts nanoseconds orders threads by itself: passing a block from one thread to another takes
 //! longer than a nanosecond. Where the system's clock is coarser, all threads share one counter, so that no two
 //! records have the same time.
 
@@ -31,7 +31,7 @@ pub(crate) fn monotonic_nanos() -> u64 {
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
-/// The smallest step that a clock was seen to make.
+/// The smallest step of a clock in a number of reads.
 fn smallest_step(mut read: impl FnMut() -> u64) -> u64 {
     let mut last = read();
     let steps = (0..TRIALS).map(|_| {
@@ -59,7 +59,7 @@ impl Clock {
 }
 
 impl Shared {
-    /// A time that no other thread has got: `now`, or one more than the last.
+    /// A time that no other thread has: `now`, or one more than the last.
     #[cold]
     fn next(&self, now: u64) -> u64 {
         let last = self

@@ -1,85 +1,79 @@
 //! Inside the traced process: sees every allocation as it happens.
 //!
 //! torch calls one exported function for every block that it allocates or frees, through slots of
-//! its shared objects (`floodmark-slots`). [`patch`] puts the functions of [`hooks`] there. A hook notes what
-//! happened in the journal of its thread ([`thread`], [`segments`]), with the Python stack ([`python`],
-//! [`stacks`]) or, in backward, the stack of the forward operator ([`autograd`]). A thread of our own
-//! ([`writer`]) turns the journals into the trace file.
+//! its shared objects (`floodmark-slots`). The recorder stores the addresses of its hooks there. A hook writes an event into
+//! the journal of its thread, with the Python stack or, in backward, the stack of the forward operator. The writer thread
+//! turns the journals into trace files.
 //!
-//! Nothing here raises into the program, waits for it, takes the GIL on the hot path or keeps a tensor
-//! alive. When something goes wrong, recording stops and says so once; the program goes on.
+//! Nothing here raises into the program, takes the GIL on the hot path or keeps a tensor alive. After an error, recording
+//! stops and reports it once; the program goes on.
+//!
+//! ## Modules
+//!
+//! From the bottom up: a module uses those with a smaller number, none beside it.
+//!
+//! 1. `clock`: the time of an event; `budget`: the memory limit; `switches`: whether hooks record; `own_threads`: threads
+//!    of the recorder; `python`: frames and code objects of the interpreter.
+//! 2. `files`: the trace and the journal's folder on disk; `gil`: work that needs the GIL, deferred; `stacks`: a number for
+//!    each call stack.
+//! 3. `journal`: events in shared file mappings; `window_state`: what the program and the writer share of a window.
+//! 4. `recorder`: the state that hooks work on, and that of each thread.
+//! 5. `annotations`: labels, names of modules, steps, marks and phases; `blocks`: blocks that no hook reports.
+//! 6. `hooks`: the functions that torch calls instead of its own.
+//! 7. `writer`: the thread that turns journals into traces.
+//! 8. `windows`: open recordings, and the recorder that runs for them.
 
-mod autograd;
+mod annotations;
+mod blocks;
 mod budget;
-mod bus_error;
 mod clock;
-mod ended_steps;
-mod fake_blocks;
-mod fork_flag;
-mod free_later;
-mod gil_thread;
-mod gil_work;
-mod handover;
-mod hidden_result;
+mod files;
+mod gil;
 mod hooks;
-mod host_storages;
-mod initial_blocks;
-mod known;
-mod mapping;
-mod merge;
-mod names;
-mod ops;
-mod output;
-mod own_blocks;
-mod own_file;
-mod own_thread;
-mod patch;
-mod peaks;
+mod journal;
+mod own_threads;
 mod python;
-mod recording;
-mod saved_tensors;
-mod segments;
-mod session;
-mod shortcuts;
-mod signals;
-mod sink;
-mod sinks;
+mod recorder;
 mod stacks;
-mod start_error;
-mod state_file;
-mod tensor_storage;
+mod switches;
 #[cfg(test)]
 mod test_recorder;
-mod thread;
-mod touched_sources;
-mod tracker;
 mod window_state;
 mod windows;
 mod writer;
 
+// Open, read and close a recording.
 pub use budget::LEAST_MEMORY_BYTES;
-pub use fake_blocks::{
-    FakeBlock, SegmentChange, begin_fake_op_call, is_backward, record_fake_alloc, record_fake_free,
-    record_fake_oom, record_fake_segment, set_fake_storage,
-};
-pub use gil_thread::wait_for_names;
-pub use gil_work::{set_backward_handler, set_gil_work_handler};
-pub use host_storages::record_host_blocks;
-pub use initial_blocks::{InitialBlock, InitialBlocks};
-pub use output::Replace;
-pub use own_blocks::HostWork;
-pub use patch::{Found, with_phantoms_slots_free};
+pub use files::output::Replace;
+pub use files::start_error::{Occupant, StartError};
+pub use recorder::{Options, Source};
+pub use window_state::Written;
+pub use windows::open_window::{OpenWindow, RecorderStatus, WindowNews, open};
+pub use windows::running_recorder::remove_unused_hooks;
+
+// Attach to torch and to the interpreter.
+pub use blocks::tensor_storage::{KnownTensor, prove_tensors};
+pub use hooks::attach::{Attached, attach_ops, attach_torch, attach_tracker};
+pub use hooks::patch::{HookedFunctions, with_phantom_slots_free};
 pub use python::{
     CodeFacts, DEEPEST, Evidence, ProofError, StrFacts, cut_stacks, is_proven, prove, use_slow_way,
 };
-pub use recording::{Options, Source, lend_cuda};
-pub use session::{
-    Attached, LabelledTensor, attach_ops, attach_torch, attach_tracker, begin_phase, define_label,
-    disarm, end_phase, forget_module, is_recording, label, label_each, mark, name_modules,
-    note_optimizer, pin_running_code, step,
+
+// Blocks from before the recording, and blocks of fake tensors.
+pub use blocks::fake_blocks::{
+    FakeBlock, SegmentChange, begin_fake_op_call, is_backward, record_fake_alloc, record_fake_free,
+    record_fake_oom, record_fake_segment, set_fake_storage,
 };
-pub use signals::without_signals;
-pub use start_error::{Occupant, StartError};
-pub use tensor_storage::{KnownTensor, prove_tensors};
-pub use windows::{Found as FoundRecorder, OpenWindow, WindowNews, open};
-pub use writer::Written;
+pub use blocks::host_storages::record_host_blocks;
+pub use blocks::initial_blocks::{InitialBlock, InitialBlocks};
+pub use blocks::own_blocks::HostWork;
+pub use recorder::lend_cuda;
+
+// What Python adds: names, labels, steps, marks, phases.
+pub use annotations::{
+    LabelledTensor, begin_phase, define_label, end_phase, forget_module, is_recording, label,
+    label_each, mark, name_modules, note_optimizer, pin_running_code, step,
+};
+pub use gil::thread::wait_for_names;
+pub use gil::{set_backward_handler, set_gil_work_handler};
+pub use own_threads::signals::without_signals;

@@ -4,18 +4,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use floodmark_trace::journal::{Record, parse_record};
-use floodmark_trace::{Header, Window};
+use floodmark_trace::{Header, RecordingOptions, Window};
 
-use crate::output::Replace;
-use crate::recording::{CURRENT, ENABLED, IS_WATCHED, Options, Recording, Source};
-use crate::segments::Segments;
-use crate::thread::{forget_after_fork, limit_states};
+use crate::files::output::Replace;
+use crate::journal::chunks::Chunks;
+use crate::recorder::recording::CURRENT;
+use crate::recorder::thread::{forget_after_fork, limit_states};
+use crate::recorder::{Options, Recording, Source};
+use crate::switches::{ENABLED, IS_WATCHED};
 use crate::window_state::WindowState;
 
 /// Memory that is enough for every test.
 pub(crate) const MAX_MEMORY: u64 = 64 << 20;
 
-/// Threads tell recorders apart by their numbers.
+/// Threads identify a recorder by its number.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// Options of a window in memory, on the host's memory alone and without stacks.
@@ -26,22 +28,29 @@ pub(crate) fn options() -> Options {
         replace: Replace::Nothing,
         cpu: true,
         cuda: 0,
-        stacks: false,
-        ops: false,
         source: Source::Torch,
-        max_memory: MAX_MEMORY,
-        max_events: None,
-        stores_source: false,
+        recording: RecordingOptions {
+            stacks: false,
+            max_memory: MAX_MEMORY,
+            ..RecordingOptions::default()
+        },
         header: Header::default(),
         own_folder: String::new(),
     }
 }
 
+/// The same with another memory limit.
+pub(crate) fn with_limit(max_memory: u64) -> Options {
+    let mut options = options();
+    options.recording.max_memory = max_memory;
+    options
+}
+
 /// A recorder with its journal in memory.
 pub(crate) fn recording(max_memory: u64) -> Recording {
-    let options = Options { max_memory, ..options() };
+    let options = with_limit(max_memory);
     let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-    Recording::new(id, &options, Segments::create(None, id, max_memory).unwrap())
+    Recording::new(id, &options, Chunks::create(None, id, max_memory).unwrap())
 }
 
 /// A window in memory.
@@ -49,13 +58,13 @@ pub(crate) fn window_state(window: Window) -> Arc<WindowState> {
     Arc::new(WindowState::new(window, false, None, Header::default(), "unused.flood".into()))
 }
 
-/// Every record of the segments that threads have taken since the last call, with its payload, by segment.
+/// Every record of the chunks that threads have taken since the last call, with its payload, by chunk.
 pub(crate) fn records(recording: &Recording) -> Vec<Vec<(Record, Vec<u8>)>> {
-    let read = |segment: &crate::segments::Segment| {
-        let (slots, count) = segment.committed();
+    let read = |chunk: &crate::journal::chunks::Chunk| {
+        let (slots, count) = chunk.committed();
         let (mut at, mut found) = (0, Vec::new());
         while let Some((_, record, payload, taken)) =
-            parse_record(segment.slots(at, slots), recording.seed)
+            parse_record(chunk.slots(at, slots), recording.journal.seed)
         {
             found.push((record, payload.to_vec()));
             at += taken;
@@ -63,7 +72,7 @@ pub(crate) fn records(recording: &Recording) -> Vec<Vec<(Record, Vec<u8>)>> {
         assert_eq!((at, found.len()), (slots, count as usize), "all that is committed is whole");
         found
     };
-    recording.segments.take_fresh().iter().map(|segment| read(segment)).collect()
+    recording.journal.chunks.take_fresh().iter().map(|chunk| read(chunk)).collect()
 }
 
 /// As long as it lives, no other test has a recorder that hooks call: a process has one.

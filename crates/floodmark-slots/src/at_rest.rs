@@ -1,14 +1,14 @@
-//! Work that is done while the dynamic loader loads and unloads nothing.
+//! Runs work while the dynamic loader is idle.
 //!
 //! The loader shows an object to others as soon as it is mapped, long before its slots are filled. A
-//! store into a slot at that time spoils what the loader adds to it, and a list of the objects from
+//! store into a slot at that time is overwritten by the loader, and a list of the objects from
 //! another thread at that time can end in a fault inside the loader: `dl_iterate_phdr` looks for the
 //! thread-local memory of every object, and follows a list that does not yet have the new one's
 //! (glibc 2.39, `_dl_tls_get_addr_soft`, where the 65th object with such memory is being loaded).
 //!
-//! One lock keeps loads apart. It has no name of its own, but `dlsym` holds it, and calls a function when
-//! the symbol that it finds is an indirect one (`STT_GNU_IFUNC`), to get its address. So we look up
-//! such a symbol of ours, and do the work inside that call.
+//! The loader's lock is not exported. But `dlsym` holds it, and calls a function when
+//! the symbol that it finds is an indirect one (`STT_GNU_IFUNC`), to get its address. So this module looks up
+//! an indirect symbol of its own, and runs the work inside that call.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 /// The symbol below.
 const INDIRECT: &CStr = c"floodmark_slots_at_rest";
 
-/// What [`asked`] is to call, and with what.
+/// The function that [`resolve`] calls, and its argument.
 type Waiting = (unsafe fn(*mut c_void), *mut c_void);
 
 thread_local! {
@@ -34,28 +34,28 @@ extern "C" fn floodmark_slots_at_rest() -> usize {
     #[cfg(target_arch = "x86_64")]
     core::arch::naked_asm!(
         ".type floodmark_slots_at_rest, @gnu_indirect_function",
-        "jmp {asked}",
-        asked = sym asked
+        "jmp {resolve}",
+        resolve = sym resolve
     );
     #[cfg(target_arch = "aarch64")]
     core::arch::naked_asm!(
         ".type floodmark_slots_at_rest, %gnu_indirect_function",
-        "b {asked}",
-        asked = sym asked
+        "b {resolve}",
+        resolve = sym resolve
     );
 }
 
-/// The loader asks for an address, with its lock held. Any address will do.
-extern "C" fn asked() -> usize {
-    // A lookup by somebody else finds nothing to do.
+/// Called by the loader with its lock held, for the address of the symbol. Any address will do.
+extern "C" fn resolve() -> usize {
+    // A lookup by other code has no work set.
     if let Ok(Some((call, work))) = WAITING.try_with(Cell::take) {
-        // SAFETY: `at_rest` of this thread put them there, and waits for us.
+        // SAFETY: `at_rest` of this thread set them, and waits for this call.
         unsafe { call(work) };
     }
-    asked as *const () as usize
+    resolve as *const () as usize
 }
 
-/// The object that this code is in, as the loader's lookups want it.
+/// A handle of the object that this code is in.
 fn own_handle() -> *mut c_void {
     static HANDLE: OnceLock<usize> = OnceLock::new();
     let find = || {
@@ -63,7 +63,7 @@ fn own_handle() -> *mut c_void {
         // A handle that is never closed keeps this object loaded, which Python does anyway.
         unsafe {
             let mut record: libc::Dl_info = std::mem::zeroed();
-            let own = (asked as *const ()).cast();
+            let own = (resolve as *const ()).cast();
             let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
             let is_known = libc::dladdr(own, &raw mut record) != 0 && !record.dli_fname.is_null();
             let handle =
@@ -79,7 +79,7 @@ fn own_handle() -> *mut c_void {
     *HANDLE.get_or_init(find) as *mut c_void
 }
 
-/// What is to be done, and then what came of it.
+/// Work, and then its result.
 struct Task<F, R> {
     work: Option<F>,
     result: Option<Result<R, Box<dyn Any + Send>>>,
@@ -90,7 +90,7 @@ struct Task<F, R> {
 /// # Safety
 /// `task` is one of this type, and no other code uses it.
 unsafe fn run<F: FnOnce() -> R, R>(task: *mut c_void) {
-    // SAFETY: as said above.
+    // SAFETY: the caller's promise.
     let task = unsafe { &mut *task.cast::<Task<F, R>>() };
     if let Some(work) = task.work.take() {
         // No panic may pass through the loader.
@@ -98,10 +98,10 @@ unsafe fn run<F: FnOnce() -> R, R>(task: *mut c_void) {
     }
 }
 
-/// Does `work` while nothing is loaded or unloaded by another thread; waits until that is so.
+/// Runs `work` while no other thread loads or unloads an object. Waits for the loader's lock.
 ///
-/// Inside, no object comes or goes, and all slots are filled. A program that links this crate without
-/// exporting its symbols has no way to the lock: there, `work` is done without it.
+/// Inside, no object is loaded or unloaded, and all slots are filled. A program that links this crate without
+/// exporting its symbols cannot take the lock: there, `work` runs without it.
 ///
 /// # Panics
 /// When `work` does.

@@ -5,8 +5,8 @@
 //! slot redirects every call that this object makes, in all threads, and storing the old one back undoes
 //! it. No code is changed.
 //!
-//! Reads what the dynamic loader mapped, so all addresses come from the loader itself. Knows nothing of
-//! whose functions are put where, and why: `floodmark-probe` listens there, `floodmark-phantom` answers.
+//! All addresses come from the dynamic loader itself. This crate does not decide
+//! which functions are stored: `floodmark-probe` stores hooks, `floodmark-phantom` its stand-ins.
 
 mod at_rest;
 
@@ -52,10 +52,10 @@ struct Rela {
     addend: i64,
 }
 
-/// A place from which an object calls a function by name.
+/// A slot through which an object calls a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
-    /// Which of the names it is for.
+    /// The index of the function's name.
     pub name: usize,
     /// The slot itself.
     pub at: *mut usize,
@@ -75,7 +75,7 @@ pub struct Object {
     gnu_hash: *const u32,
 }
 
-/// How often objects were loaded so far: a new number means that slots may have appeared.
+/// How often objects were loaded so far. A new number means that there may be new slots.
 pub fn load_count() -> u64 {
     extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
         // SAFETY: the loader passes a valid record, and `out` is the u64 below.
@@ -88,8 +88,8 @@ pub fn load_count() -> u64 {
     count
 }
 
-/// All objects that are loaded now. To be asked and used inside [`at_rest`] alone, or one may go, and one
-/// that is not yet bound may be among them.
+/// All objects that are loaded now. Call it and use the result inside [`at_rest()`] only: outside, an object may be unloaded, and one
+/// that is not relocated yet may be in the list.
 pub fn objects() -> Vec<Object> {
     extern "C" fn each(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
         // SAFETY: the loader passes a valid record; `out` is the vector below, borrowed for the call.
@@ -172,7 +172,7 @@ impl Object {
         (self.base..self.end).contains(&addr)
     }
 
-    /// What tells it from others, also from one that is loaded in its place later.
+    /// Identifies it, also against one that is loaded at the same address later.
     pub fn identity(&self) -> (usize, usize) {
         (self.base, self.strings as usize)
     }
@@ -269,7 +269,7 @@ impl Object {
     }
 }
 
-/// Every slot in every loaded object for one of these names. Inside [`at_rest`], as [`objects`].
+/// Every slot in every loaded object for one of these names. Inside [`at_rest()`], as [`objects`].
 pub fn find_slots(names: &[&CStr]) -> Vec<Slot> {
     let mut found = Vec::new();
     for object in objects() {
@@ -292,7 +292,7 @@ pub fn find_symbol(name: &CStr) -> Option<usize> {
     at_rest(|| objects().iter().find_map(|object| object.lookup(name)))
 }
 
-/// The address of the first symbol whose name begins so.
+/// The address of the first symbol whose name has this prefix.
 pub fn find_symbol_by_prefix(prefix: &[u8]) -> Option<usize> {
     at_rest(|| {
         let begins = |name: &CStr| name.to_bytes().starts_with(prefix);
@@ -300,7 +300,7 @@ pub fn find_symbol_by_prefix(prefix: &[u8]) -> Option<usize> {
     })
 }
 
-/// Stores `value` in a slot. Returns whether it could.
+/// Stores `value` in a slot. Returns false where the page cannot be made writable.
 ///
 /// # Safety
 /// The slot was found here, and its object is still loaded.

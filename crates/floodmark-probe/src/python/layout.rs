@@ -1,9 +1,9 @@
-//! Where CPython keeps what we read: the frames of a thread, and what a code object says.
+//! Offsets of what is read from CPython: the frames of a thread, and the attributes of a code object.
 //!
 //! Frames: fixed per minor version up to 3.12; from 3.13 on the interpreter publishes the offsets itself
 //! at the start of `_PyRuntime`. Code objects and strings: measured at start-up on objects whose
 //! contents are known. Nothing is believed before [`prove`](super::prove) has compared it with what
-//! Python says of the same frames.
+//! Python reports for the same frames.
 
 /// Offsets into a thread state and a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub(crate) struct CodeLayout {
     pub(crate) instructions: usize,
 }
 
-/// What Python says of a code object: addresses of its attributes.
+/// The addresses of a code object's attributes, as Python reports them.
 #[derive(Debug, Clone, Copy)]
 pub struct CodeFacts {
     /// The object.
@@ -129,7 +129,7 @@ impl From<(usize, usize, usize, usize, u32)> for CodeFacts {
 }
 
 impl CodeLayout {
-    /// Finds the offsets at which all of `known` have what Python says they have.
+    /// Finds the offsets at which all of `known` have the values that Python reports.
     pub(crate) fn measure(known: &[CodeFacts]) -> Option<Self> {
         const LIMIT: usize = 200;
         let word = |code: &CodeFacts, at: usize| {
@@ -185,18 +185,18 @@ pub struct StrFacts {
 }
 
 impl StrFacts {
-    /// What `ascii` says.
+    /// The contents of `ascii`.
     pub const ASCII: &str = "floodmark measures strings";
-    /// What `latin` says.
+    /// The contents of `latin`.
     pub const LATIN: &str = "floodmark mißt Zeichen";
-    /// What `two` says.
+    /// The contents of `two`.
     pub const TWO: &str = "floodmark \u{2014} zwei";
-    /// What `four` says.
+    /// The contents of `four`.
     pub const FOUR: &str = "floodmark \u{1f30a} vier";
 }
 
 impl StrLayout {
-    /// Finds the layout by which all four strings read as what they say.
+    /// Finds the layout with which all four strings have the expected contents.
     pub(crate) fn measure(known: &StrFacts) -> Option<Self> {
         let state = |addr: usize| {
             // SAFETY: every str has its state word there; the result is checked below.
@@ -221,7 +221,7 @@ impl StrLayout {
             .then_some(layout)
     }
 
-    /// Whether a str says this.
+    /// Whether a str has these contents.
     ///
     /// # Safety
     /// As for [`Self::read`].

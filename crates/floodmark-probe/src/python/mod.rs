@@ -4,8 +4,8 @@
 //! not hold it. It need not: the frames of a thread cannot change while the thread is inside C++. Only
 //! pointers are read, no reference count is touched.
 //!
-//! [`prove`] must succeed once before [`walk`] is used: it compares what we read of a known stack with
-//! what Python says of it. Where it does not, [`use_slow_way`] asks Python instead.
+//! [`prove`] must succeed once before [`walk`] is used: it compares the frames that are read from a known stack with
+//! those that Python reports. Where it fails, [`use_slow_way`] uses Python's own functions.
 
 mod layout;
 mod lines;
@@ -47,12 +47,12 @@ struct Layout {
     text: StrLayout,
 }
 
-/// The functions of the interpreter that we call. None of them needs the GIL unless it says so.
+/// Functions of the interpreter. They do not need the GIL, except where noted.
 #[derive(Debug)]
 struct Api {
     this_thread_state: unsafe extern "C" fn() -> usize,
     add_pending_call: unsafe extern "C" fn(unsafe extern "C" fn(usize) -> i32, usize) -> i32,
-    /// Python may end the calling thread in it, by unwinding: see [`crate::gil_thread`].
+    /// Python may end the calling thread in it, by unwinding: see [`crate::gil::thread`].
     take_gil: unsafe extern "C-unwind" fn() -> i32,
     give_gil: unsafe extern "C" fn(i32),
     /// Needs the GIL.
@@ -113,7 +113,7 @@ fn api() -> Option<&'static Api> {
     .as_ref()
 }
 
-/// What Python says of the stack that calls [`prove`].
+/// The stack that calls [`prove`], as Python reports it.
 #[derive(Debug, Clone)]
 pub struct Evidence {
     /// 12 for Python 3.12.
@@ -143,12 +143,12 @@ pub enum ProofError {
     /// Strings look different.
     #[error("strings are not laid out as expected")]
     StrLayout,
-    /// The walk gave other frames than Python did.
+    /// The frames that were read differ from those that Python reports.
     #[error("frame {0} of a known stack was read wrongly")]
     Frame(usize),
 }
 
-/// Compares a walk of the calling thread with what Python says of it, and keeps the layout if they agree.
+/// Compares the frames of the calling thread with those that Python reports, and keeps the layout if they agree.
 ///
 /// Called with the GIL held, from the innermost of `evidence.frames`.
 pub fn prove(evidence: &Evidence) -> Result<(), ProofError> {
@@ -195,7 +195,7 @@ pub fn prove(evidence: &Evidence) -> Result<(), ProofError> {
             return Err(ProofError::Frame(at));
         }
     }
-    // Another thread may have proved the same meanwhile.
+    // Another thread may have stored the layout already.
     let _ = LAYOUT.set(layout);
     Ok(())
 }
@@ -254,7 +254,7 @@ fn note_depth(frame: usize) {
     }
 }
 
-/// Asks Python for its frames, under the GIL, instead of reading them. For interpreters that [`prove`] does
+/// Gets frames from Python's own functions, under the GIL, instead of reading memory. For interpreters that [`prove`] does
 /// not know. Returns whether it can be done.
 pub fn use_slow_way() -> bool {
     slow::turn_on()
@@ -266,7 +266,7 @@ pub(crate) fn may_wait_for_gil() -> bool {
 }
 
 /// The frames of this thread, innermost first. Empty before [`prove`], or on a thread without Python.
-/// `may_wait` says whether the GIL may be waited for, which only the slow way does.
+/// With `may_wait` it may wait for the GIL, which only the slow way does.
 pub(crate) fn walk(may_wait: bool, frames: &mut Vec<RawFrame>) {
     frames.clear();
     if slow::is_on() {
@@ -288,7 +288,7 @@ pub(crate) fn walk_all_threads(mut each: impl FnMut(&[RawFrame])) {
     }
     let (Some(layout), Some(api)) = (LAYOUT.get(), api()) else { return };
     let mut frames = Vec::new();
-    // SAFETY: with the GIL held no thread state comes, goes, or changes its frames.
+    // SAFETY: with the GIL held no thread state is created, deleted or changes its frames.
     unsafe {
         let mut thread = (api.first_thread)((api.interpreter)());
         while thread != 0 {
@@ -300,7 +300,7 @@ pub(crate) fn walk_all_threads(mut each: impl FnMut(&[RawFrame])) {
     }
 }
 
-/// What a code object says of itself.
+/// The attributes of a code object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CodeContents {
     pub(crate) file: String,
@@ -372,7 +372,7 @@ pub(crate) fn code_contents(frame: &RawFrame) -> Option<CodeContents> {
     }
 }
 
-/// Whether a code object says this of itself. The frame must be running on this thread.
+/// Whether a code object has these attributes. The frame must be running on this thread.
 pub(crate) fn has_contents(frame: &RawFrame, contents: &CodeContents) -> bool {
     if slow::is_on() {
         return slow::code_contents(frame).is_some_and(|found| found == *contents);
@@ -397,7 +397,7 @@ pub(crate) fn line(frame: &RawFrame) -> u32 {
     LAYOUT.get().map_or(0, |layout| unsafe { layout.line(frame) })
 }
 
-/// The instruction as an offset into its code: the same for the same place, wherever the code lies.
+/// The offset of the instruction in its code.
 pub(crate) fn instruction_offset(frame: &RawFrame) -> u32 {
     if slow::is_on() {
         return u32::try_from(frame.instruction).unwrap_or(0);
@@ -434,7 +434,7 @@ pub(crate) fn with_gil(work: impl FnOnce()) {
 }
 
 /// Takes the GIL for `work`, also on a thread that Python has not seen. While the interpreter shuts down this may not
-/// return: see [`crate::gil_thread`].
+/// return: see [`crate::gil::thread`].
 pub(crate) fn with_gil_on_any_thread(work: impl FnOnce()) {
     let Some(api) = api() else { return };
     // SAFETY: documented to work on any thread, and in pairs. `work` does not unwind: see its callers.
@@ -452,7 +452,7 @@ pub(crate) fn keep(object: usize) {
     }
 }
 
-/// Gives a reference back that [`keep`] took. The GIL must be held.
+/// Releases a reference that [`keep`] took. The GIL must be held.
 pub(crate) fn release(object: usize) {
     if let Some(api) = api() {
         // SAFETY: `keep` took it.

@@ -1,4 +1,4 @@
-//! Python's stacks by way of its own functions, for an interpreter whose frames we cannot read.
+//! Python's stacks from its own functions, for an interpreter whose frames cannot be read.
 //!
 //! Needs the GIL for every walk, so it is slower, and it cannot be taken everywhere: CUDA allocations
 //! happen under the allocator's lock, and a thread that holds the GIL may be waiting for that lock. There
@@ -16,7 +16,7 @@ use floodmark_slots::find_symbol;
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
 static API: OnceLock<Option<Api>> = OnceLock::new();
-/// What the code objects of the last walks say; read under the GIL, used after it.
+/// The attributes of the code objects of the last walks; read under the GIL, used after it.
 static CONTENTS: Mutex<Option<HashMap<usize, CodeContents>>> = Mutex::new(None);
 
 type Object = usize;
@@ -52,7 +52,7 @@ api! {
     release = c"Py_DecRef": unsafe extern "C" fn(Object);
 }
 
-/// Takes this way from now on. Returns whether the interpreter has what it takes.
+/// Uses Python's functions from now on. Returns false where the interpreter does not export them.
 pub(super) fn turn_on() -> bool {
     let has_api = api().is_some();
     IS_ON.store(has_api, Ordering::Release);
@@ -66,7 +66,7 @@ pub(super) fn is_on() -> bool {
 /// The frames of this thread, innermost first; nothing where the GIL may not be waited for.
 pub(super) fn walk(may_wait: bool, frames: &mut Vec<RawFrame>) {
     let Some(api) = api() else { return };
-    // SAFETY: the GIL is held between taking and giving; every reference that is made is released.
+    // SAFETY: the GIL is held from `take_gil` to `give_gil`; every new reference is released.
     unsafe {
         if (api.has_gil)() == 0 && !may_wait {
             return;
@@ -92,7 +92,7 @@ pub(super) fn walk(may_wait: bool, frames: &mut Vec<RawFrame>) {
     }
 }
 
-/// What a code object of one of the last walks says.
+/// The attributes of a code object of one of the last walks.
 pub(super) fn code_contents(frame: &RawFrame) -> Option<CodeContents> {
     CONTENTS.lock().as_ref()?.get(&frame.code).cloned()
 }
