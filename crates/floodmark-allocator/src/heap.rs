@@ -1,7 +1,7 @@
 //! Blocks and how they lie: cut, freed, merged, and counted.
 //!
-//! One heap serves both questions. [`replay`](crate::replay) has the address of each block and
-//! keeps free blocks by address; [`simulate`](crate::simulate) chooses them and keeps them by size. Which
+//! One heap serves both questions. [`replay`](mod@crate::replay) has the address of each block and
+//! keeps free blocks by address; [`simulate`](mod@crate::simulate) chooses them and keeps them by size. Which
 //! of the two is the [`Index`].
 
 use crate::stats::Statistics;

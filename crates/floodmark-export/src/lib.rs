@@ -14,13 +14,26 @@
 //! | flame graph | [`write_flamegraph`] | browsers |
 //! | Perfetto, Chrome | [`write_perfetto`], [`write_chrome`] | <https://ui.perfetto.dev>, `chrome://tracing` |
 //! | TensorBoard | [`write_tensorboard`] | `tensorboard` |
-//! | Arrow in memory | [`report_columns`] | pandas, Polars, pyarrow |
+//! | Arrow in memory | [`report_columns()`] | pandas, Polars, pyarrow |
 //! | Parquet, Arrow | [`write_tables`], [`write_ranks`] | DuckDB, Polars, Spark, pyarrow |
 //!
 //! # Pictures
 //!
 //! A [`Chart`] is laid out once and written as SVG; `resvg` turns that SVG into PNG with a bundled font (`pictures/`). Flame
 //! graphs are nested rectangles, so they are written here too; the usual library for them has a licence of its own.
+//!
+//! ## Modules
+//!
+//! From the bottom up: a module uses those with a smaller number, none beside it.
+//!
+//! 1. [`options`]: what to export; [`files`]: several files of one export; [`step_rows`]: the rows of a table of steps;
+//!    `report_columns`: reports as Arrow columns; [`tfrecord`]: the container of TensorBoard's files;
+//!    [`perfetto_messages`]: Perfetto's protobuf messages; [`tensorboard_messages`]: those of TensorBoard.
+//! 2. [`event_tracks`]: events as tracks, for Perfetto and Chrome; [`stacks`]: bytes by call stack; [`csv`]: CSV; [`tables`]: Parquet
+//!    and Arrow; [`timeline`]: JSON of the timeline.
+//! 3. [`chrome`]: Chrome's format; [`collapsed`]: collapsed stacks; [`perfetto`]: Perfetto's format; [`pictures`]: SVG, PNG and flame
+//!    graphs; [`speedscope`]: speedscope's format.
+//! 4. [`tensorboard`]: TensorBoard's event files.
 
 mod chrome;
 mod collapsed;

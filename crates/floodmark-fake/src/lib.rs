@@ -4,13 +4,17 @@
 //! and reports new and freed storages; here each gets a block of a simulated caching allocator, and the
 //! recorder gets the same events as from torch. Lines, modules and phases come from the recorder, as always.
 //!
-//! - [`Memory`]: which storages live, and their blocks.
-//! - [`Call`]: an operator's call, as far as it matters for memory.
-//! - [`hidden`]: what kernels allocate for themselves, which no tensor shows.
-//! - [`AttentionKernel`]: the attention kernel that torch chooses on a GPU.
-//! - [`transformer_engine`]: what the compiled kernels of Transformer Engine allocate.
-//!
 //! Python objects and files are not part of this crate.
+//!
+//! ## Modules
+//!
+//! From the bottom up: a module uses those with a smaller number, none beside it.
+//!
+//! 1. [`call`]: an operator's call, with what matters for memory.
+//! 2. [`attention_kernel`]: the attention kernel that torch chooses on a GPU; [`hidden`]: what kernels allocate for themselves,
+//!    which no tensor shows.
+//! 3. [`memory`]: which storages are live, and their blocks; [`transformer_engine`]: what the kernels of Transformer Engine
+//!    allocate.
 
 mod attention_kernel;
 mod call;

@@ -4,12 +4,15 @@
 //! stack and a call loses little; what is decided about a call is decided by `python/floodmark` or
 //! by `floodmark-fake`.
 //!
-//! - [`Functions`]: torch's Python functions, for a program on a phantom GPU.
-//! - [`Kernel`]: single operators below autograd, for the same program.
-//! - [`OwnWork`]: what these call to compute values, which nothing of the program sees.
-//! - [`Operators`]: torch's operators, for a program of fake tensors.
-//! - [`BlockSource`]: what reports the blocks of a recording.
-//! - `kernel_rules.rs`: rules of `floodmark-fake` that plugins ask.
+//! ## Modules
+//!
+//! From the bottom up: a module uses those with a smaller number, none beside it.
+//!
+//! 1. [`block_source`]: which allocator reports the blocks of a recording; [`kernel_rules`]: rules of `floodmark-fake` for plugins;
+//!    [`own_work`]: our own calls of torch, which the program does not see; [`values`]: arguments and results of an operator.
+//! 2. [`functions`]: a mode for torch's Python functions, for a program on a phantom GPU; [`operators`]: a mode for torch's
+//!    operators, for a program of fake tensors.
+//! 3. [`kernels`]: single operators below autograd, for a program on a phantom GPU.
 #![forbid(unsafe_code)]
 
 mod block_source;

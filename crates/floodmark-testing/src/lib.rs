@@ -1,13 +1,16 @@
 //! What the tests of several crates share: recordings without a program that ran.
 //!
-//! - [`script`]: a recording from a few readable lines.
-//! - [`program`]: a recording that still grows, as a reader finds it beside a running program.
-//! - [`training_loop`]: the recording of a training loop of any length.
-//! - [`spoil`]: wrong contents for a file whose checksums are right.
-//! - [`recorded_calls`]: calls that torch made and the memory that they took (feature `fake`).
-//!
 //! Every crate may use this one, as a dev-dependency alone: nothing of it is shipped. A script that
 //! is wrong panics.
+//!
+//! ## Modules
+//!
+//! From the bottom up: a module uses those with a smaller number, none beside it.
+//!
+//! 1. [`script`]: a recording from a few readable lines; [`training_loop`]: the recording of a training loop of any length;
+//!    [`spoil`]: wrong contents for a file whose checksums are right; `recorded_calls`: calls that torch made and the memory
+//!    that they allocated (feature `fake`).
+//! 2. [`program`]: a recording that still grows, as a reader finds it beside a running program.
 
 #![expect(
     clippy::unwrap_used,

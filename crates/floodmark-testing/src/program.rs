@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use floodmark_trace::journal_state::{
+use floodmark_trace::journal::state::{
     NOTE_LENGTH_OFFSET, NOTE_OFFSET, STATE_FILE, StopNote, new_state,
 };
 use floodmark_trace::{Assembler, Ending, TraceWriter, journal};
@@ -67,7 +67,7 @@ impl Program {
             journal.push(0, &entry);
         }
         let folder = self.folder.path().join("x.flood.journal");
-        for (name, bytes) in [journal::LEDGER_NAME, "0.seg"].iter().zip(journal.files()) {
+        for (name, bytes) in [journal::LEDGER_NAME, "0.chunk"].iter().zip(journal.files()) {
             fs::write(folder.join(name), bytes).unwrap();
         }
     }

@@ -18,7 +18,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use floodmark_trace::journal::{
-    Entry, FLAG_BACKWARD, FLAG_DEFERRED, FLAG_OP_CALL, Record, pack_strings, record_kind,
+    Definition, Entry, FLAG_BACKWARD, FLAG_DEFERRED, FLAG_OP_CALL, Record,
 };
 use floodmark_trace::{
     Assembler, Category, Device, Ending, EventKind, Header, TextKind, TraceWriter, stack_flags,
@@ -92,8 +92,8 @@ impl Recorder {
             ["optimizer", "begin"] => self.push(new(EventKind::OptimizerBegin, "cpu"), 0, vec![]),
             ["optimizer", "end"] => self.push(new(EventKind::OptimizerEnd, "cpu"), 0, vec![]),
             ["phase", "begin", name @ ..] => {
-                let stack = u32::from(self.text(TextKind::Phase, &name.join(" ")));
-                self.push(Record { stack, ..new(EventKind::PhaseBegin, "cpu") }, 0, vec![]);
+                let phase = u32::from(self.text(TextKind::Phase, &name.join(" ")));
+                self.push(Record::named(EventKind::PhaseBegin, phase), 0, vec![]);
             }
             ["phase", "end"] => self.push(new(EventKind::PhaseEnd, "cpu"), 0, vec![]),
             ["step"] => self.push(new(EventKind::Step, "cpu"), 0, vec![]),
@@ -129,9 +129,9 @@ impl Recorder {
         let [device, size, rest @ ..] = words else { panic!("an oom has a device and a size") };
         let options = Options::parse(rest);
         let stack = self.stack(&options);
-        let addr = options.get("left").map_or(0, parse_size);
-        let record = Record::new(EventKind::Oom as u8, device.parse().unwrap());
-        self.push(Record { bytes: parse_size(size), stack, addr, flags, ..record }, 0, vec![]);
+        let device_free = options.get("left").map_or(0, parse_size);
+        let record = Record::oom(device.parse().unwrap(), parse_size(size), device_free);
+        self.push(Record { stack, flags, ..record }, 0, vec![]);
     }
 
     fn alloc(&mut self, kind: EventKind, words: &[&str], flags: u8) {
@@ -210,13 +210,11 @@ impl Recorder {
         let category = Category::ALL.iter().find(|one| one.name().replace(' ', "-") == category);
         let shape = rest.first().copied().unwrap_or_default();
         let dtype = rest.get(1).copied().unwrap_or_default();
-        let payload = pack_strings(&[label, shape, dtype]);
-        let category = *category.expect("a category") as u64;
-        let key = format!("label {label} {category}");
-        let id = self.define(record_kind::LABEL, &key, category, payload);
-        let stack = u32::try_from(id).unwrap();
-        let record = Record { addr, stack, ..Record::new(EventKind::Label as u8, device) };
-        self.push(record, 0, vec![]);
+        let category = *category.expect("a category");
+        let key = format!("label {label} {}", category as u8);
+        let id =
+            self.define(&key, |id| Definition::Label { id, category, name: label, shape, dtype });
+        self.push(Record::label(device, addr, id), 0, vec![]);
     }
 
     fn total(&mut self, device: &str) -> &mut Totals {
@@ -224,8 +222,7 @@ impl Recorder {
     }
 
     fn text(&mut self, kind: TextKind, text: &str) -> u16 {
-        let payload = pack_strings(&[text]);
-        let id = self.define(record_kind::TEXT, &format!("text {text}"), kind as u64, payload);
+        let id = self.define(&format!("text {text}"), |id| Definition::Text { id, kind, text });
         u16::try_from(id).unwrap()
     }
 
@@ -234,13 +231,14 @@ impl Recorder {
         let mut stack = 0;
         let mut flags = 0;
         if let Some(path) = options.get("in") {
-            let root = self.define(record_kind::MODULE, "module", 1, pack_strings(&["Net", ""]));
+            let net = |id| Definition::Module { id, root: 1, class: "Net", name: "" };
+            let root = self.define("module", net);
             let (path, class) = path.split_once(':').unwrap_or((path, "Layer"));
             let module = if path == "Net" {
                 root
             } else {
-                let payload = pack_strings(&[class, path]);
-                self.define(record_kind::MODULE, &format!("module {path}"), root, payload)
+                let module = |id| Definition::Module { id, root, class, name: path };
+                self.define(&format!("module {path}"), module)
             };
             flags = stack_flags::MODULE;
             stack = self.node(stack, "torch/module.py:9:_call_impl", module, flags);
@@ -254,7 +252,7 @@ impl Recorder {
         stack
     }
 
-    fn node(&mut self, parent: u32, frame: &str, module: u64, flags: u8) -> u32 {
+    fn node(&mut self, parent: u32, frame: &str, module: u32, flags: u8) -> u32 {
         let mut parts = frame.split(':');
         let (file, line) = (parts.next().unwrap(), parts.next().expect("FILE:LINE"));
         let function = parts.next().unwrap_or("main");
@@ -266,41 +264,24 @@ impl Recorder {
         let first_line = parts.next().map_or(0, |line| line.parse().unwrap());
         let code = self.code(file, function, first_line);
         let key = format!("stack {parent} {frame} {module}");
-        let known = self.ids.len();
-        let addr = self.id("stack", &key);
-        if self.ids.len() > known {
-            let record = Record {
-                addr,
-                stack: parent,
-                bytes: code,
-                requested: line.parse().unwrap(),
-                allocated: module,
-                reserved: u64::from(flags | library),
-                ..Record::new(record_kind::STACK, Device::CPU)
-            };
-            self.push_raw(record, 0, vec![]);
-        }
-        u32::try_from(addr).unwrap()
+        let (line, flags) = (line.parse().unwrap(), flags | library);
+        self.define(&key, |id| Definition::Stack { id, parent, code, line, module, flags })
     }
 
-    fn code(&mut self, file: &str, function: &str, first_line: u64) -> u64 {
-        let known = self.ids.len();
-        let addr = self.id("code", &format!("code {file} {function} {first_line}"));
-        if self.ids.len() > known {
-            let payload = pack_strings(&[file, function]);
-            let record = Record::new(record_kind::CODE, Device::CPU);
-            self.push_raw(Record { addr, requested: first_line, ..record }, 0, payload);
-        }
-        addr
+    fn code(&mut self, file: &str, name: &str, first_line: u32) -> u32 {
+        let key = format!("code {file} {name} {first_line}");
+        self.define(&key, |id| Definition::Code { id, first_line, file, name })
     }
 
-    fn define(&mut self, kind: u8, key: &str, bytes: u64, payload: Vec<u8>) -> u64 {
+    /// The id of what `key` stands for, which is defined when it is new.
+    fn define<'a>(&mut self, key: &str, define: impl FnOnce(u32) -> Definition<&'a str>) -> u32 {
         let known = self.ids.len();
-        let addr = self.id(key.split(' ').next().unwrap(), key);
+        let id = u32::try_from(self.id(key.split(' ').next().unwrap(), key)).unwrap();
         if self.ids.len() > known {
-            self.push_raw(Record { addr, bytes, ..Record::new(kind, Device::CPU) }, 0, payload);
+            let (record, payload) = define(id).to_record();
+            self.push_raw(record, 0, payload);
         }
-        addr
+        id
     }
 
     /// Ids are dense from 1 within their kind.

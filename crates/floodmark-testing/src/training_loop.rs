@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use floodmark_trace::journal::{Entry, FLAG_BACKWARD, Record, pack_strings, record_kind};
+use floodmark_trace::journal::{Definition, Entry, FLAG_BACKWARD, Record};
 use floodmark_trace::{
     Assembler, Category, Device, Ending, EventKind, Header, TextKind, TraceWriter,
 };
@@ -67,47 +67,50 @@ impl TrainingLoop {
         let mut record = Record::new(kind, GPU);
         fill(&mut record);
         record.time_nanos = self.nanos;
-        record.allocated = if kind < 100 { self.allocated } else { record.allocated };
-        record.reserved = if kind < 100 { self.reserved } else { record.reserved };
+        (record.allocated, record.reserved) = (self.allocated, self.reserved);
         record.thread = u32::from(record.flags & FLAG_BACKWARD != 0);
         Entry { record, payload: payload.into() }
     }
 
+    fn definition(&self, definition: &Definition<&str>) -> Entry {
+        let (record, payload) = definition.to_record();
+        Entry { record: Record { time_nanos: self.nanos, ..record }, payload: payload.into() }
+    }
+
     /// Functions, modules and the call tree: a trunk, and one branch per line that allocates.
-    pub fn definitions(&mut self) -> Vec<Entry> {
+    pub fn definitions(&self) -> Vec<Entry> {
+        let number = |number: u64| u32::try_from(number).unwrap();
         let mut entries = Vec::new();
-        for id in 1..=STACKS {
-            let file = format!("/home/user/project/model/layer_{}.py", id % 40);
-            let name = format!("Block{id}.forward");
-            let payload = pack_strings(&[&file, &name]);
-            entries.push(self.record(record_kind::CODE, &payload, |r| {
-                (r.addr, r.requested) = (id, 10 + id % 300);
-            }));
-            let payload = pack_strings(&["Linear", &format!("layers.{}.mlp.{id}", id % 12)]);
-            entries.push(self.record(record_kind::MODULE, &payload, |r| {
-                (r.addr, r.bytes) = (id, 1);
-            }));
+        for id in (1..=STACKS).map(number) {
+            let file = &format!("/home/user/project/model/layer_{}.py", id % 40);
+            let name = &format!("Block{id}.forward");
+            let first_line = 10 + id % 300;
+            entries.push(self.definition(&Definition::Code { id, first_line, file, name }));
+            let name = &format!("layers.{}.mlp.{id}", id % 12);
+            let module = Definition::Module { id, root: 1, class: "Linear", name };
+            entries.push(self.definition(&module));
         }
         for id in 1..=DEPTH + STACKS {
-            entries.push(self.record(record_kind::STACK, &[], |r| {
-                r.addr = id;
-                r.stack = u32::try_from((id - 1).min(DEPTH)).unwrap();
-                r.bytes = 1 + id % STACKS;
-                r.requested = 20 + id % 500;
-                r.allocated = id.saturating_sub(DEPTH);
-                r.reserved = 1;
+            entries.push(self.definition(&Definition::Stack {
+                id: number(id),
+                parent: number((id - 1).min(DEPTH)),
+                code: number(1 + id % STACKS),
+                line: number(20 + id % 500),
+                module: number(id.saturating_sub(DEPTH)),
+                flags: 1,
             }));
         }
-        for id in 1..=STACKS / 4 {
-            let payload = pack_strings(&[&format!("layers.{id}.weight"), "(768, 768)", "float32"]);
-            entries.push(self.record(record_kind::LABEL, &payload, |r| {
-                (r.addr, r.bytes) = (id, Category::Gradient as u64);
+        for id in (1..=STACKS / 4).map(number) {
+            entries.push(self.definition(&Definition::Label {
+                id,
+                category: Category::Gradient,
+                name: &format!("layers.{id}.weight"),
+                shape: "(768, 768)",
+                dtype: "float32",
             }));
         }
-        for (id, kind, name) in [(1, TextKind::Stream, "0x0"), (2, TextKind::Pool, "(0, 0)")] {
-            entries.push(self.record(record_kind::TEXT, &pack_strings(&[name]), |r| {
-                (r.addr, r.bytes) = (id, kind as u64);
-            }));
+        for (id, kind, text) in [(1, TextKind::Stream, "0x0"), (2, TextKind::Pool, "(0, 0)")] {
+            entries.push(self.definition(&Definition::Text { id, kind, text }));
         }
         entries
     }
@@ -139,7 +142,7 @@ impl TrainingLoop {
         while let Some(addr) = live.pop() {
             entries.push(self.free(addr, false));
         }
-        entries.push(self.record(EventKind::Step as u8, &[], |r| r.stack = number));
+        entries.push(self.record(EventKind::Step as u8, &[], |r| r.set_step_number(number)));
         entries
     }
 
@@ -189,7 +192,7 @@ impl TrainingLoop {
     fn label(&mut self, addr: u64, block: u64) -> Entry {
         self.record(EventKind::Label as u8, &[], |r| {
             r.addr = addr;
-            r.stack = u32::try_from(1 + block % (STACKS / 4)).unwrap();
+            r.set_label_number(u32::try_from(1 + block % (STACKS / 4)).unwrap());
         })
     }
 }

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::allocation::category::category;
 use crate::allocation::context::{Context, Phase};
+use crate::grouping::live_groups::Live;
 use crate::moment::Moment;
-use crate::report::live_groups::Live;
 
 /// Allocations that need not have been there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]

@@ -11,8 +11,8 @@ use crate::advice::repeated_blocks::{BlocksName, RepeatedBlocks};
 use crate::allocation::category::category;
 use crate::allocation::context::{Context, Phase};
 use crate::allocation::location::allocation_location;
+use crate::grouping::live_groups::Live;
 use crate::moment::Moment;
-use crate::report::live_groups::Live;
 
 /// What a part of the peak is.
 #[derive(

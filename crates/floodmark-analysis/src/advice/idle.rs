@@ -13,10 +13,10 @@ use crate::allocation::category::category;
 use crate::allocation::context::Context;
 use crate::allocation::location::{Line, Lines, marked};
 use crate::allocation::use_times::freed;
+use crate::grouping::live_groups::{Group, Live};
 use crate::moment::at::At;
 use crate::moment::{Moment, default_device, moment};
 use crate::question_error::QuestionError;
-use crate::report::live_groups::{Group, Live};
 
 /// How far the peak must be from both ends of a life, as a part of the recording: one in this many.
 const LONG: u64 = 20;

@@ -27,12 +27,12 @@ use crate::advice::repeated_blocks::RepeatedBlocks;
 use crate::advice::sharding::Sharding;
 use crate::allocation::context::Context;
 use crate::allocator::simulation::{SimulatedProgram, SimulationQuestion, simulation};
+use crate::grouping::live_groups::Live;
+use crate::json_format::FORMAT;
 use crate::moment::at::At;
 use crate::moment::totals::{peak_after, peaks};
 use crate::moment::{Moment, check_device, default_device, moment};
 use crate::question_error::QuestionError;
-use crate::report::FORMAT;
-use crate::report::live_groups::Live;
 use crate::steps::leaks::leaks;
 
 /// Lines that lie idle, and leaks: so many of each.

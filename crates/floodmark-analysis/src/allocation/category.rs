@@ -20,15 +20,10 @@
 //!
 //! What is still live at the end of the recording cannot be a temporary: no event frees it.
 
-use std::collections::BTreeMap;
-
-use floodmark_trace::{
-    AllocatedChange, Allocation, AllocationId, Bytes, Category, Device, EventNumber, Trace,
-};
+use floodmark_trace::{Allocation, AllocationId, Category, EventNumber, Trace};
 
 use crate::allocation::context::{Context, Phase};
 use crate::allocation::frame_rules::Role;
-use crate::moment::totals::Totals;
 
 /// More than happen while a constructor computes a parameter.
 const MANY_EVENTS: u32 = 16;
@@ -133,50 +128,7 @@ fn is_fed_to_a_step(allocation: &Allocation, context: &Context) -> bool {
     }
 }
 
-/// What was allocated, by category, after so many events; the counts must not fall. One pass for all.
-pub(crate) fn categories_after(
-    trace: &Trace,
-    context: &Context,
-    device: Device,
-    counts: &[u32],
-) -> Vec<BTreeMap<&'static str, Bytes>> {
-    let mut totals = Totals::at_start(trace, device);
-    let mut bytes: BTreeMap<Category, u64> = BTreeMap::new();
-    let mut events = trace.events.iter();
-    let mut done = 0;
-    let mut found = Vec::with_capacity(counts.len());
-    for &count in counts {
-        for event in events.by_ref().take(count.saturating_sub(done) as usize) {
-            totals.apply(trace, event);
-            if event.device != device {
-                continue;
-            }
-            match event.subject.allocated_change() {
-                Some(AllocatedChange::Alloc(id)) => {
-                    let sum = bytes.entry(category(trace, context, id)).or_default();
-                    *sum = sum.saturating_add(trace.allocations[id.index()].rounded.0);
-                }
-                Some(AllocatedChange::Free(id)) => {
-                    let sum = bytes.entry(category(trace, context, id)).or_default();
-                    *sum = sum.saturating_sub(trace.allocations[id.index()].rounded.0);
-                }
-                // `totals` counts these.
-                Some(AllocatedChange::FreeUnknown(_)) | None => {}
-            }
-        }
-        done = done.max(count);
-        found.push(with_unseen(&bytes, totals.unseen()));
-    }
-    found
-}
-
-/// Categories that have something; what belongs to no recorded block is `unknown`.
-fn with_unseen(bytes: &BTreeMap<Category, u64>, unseen: Bytes) -> BTreeMap<&'static str, Bytes> {
-    let seen = bytes.iter().filter(|&(_, &bytes)| bytes > 0);
-    let mut named: BTreeMap<_, _> =
-        seen.map(|(category, &bytes)| (category.name(), Bytes(bytes))).collect();
-    if unseen > Bytes(0) {
-        *named.entry(Category::Unknown.name()).or_default() += unseen;
-    }
-    named
+/// The names of all categories, in the order of [`Category::ALL`].
+pub(crate) fn category_names() -> Vec<&'static str> {
+    Category::ALL.iter().map(|category| category.name()).collect()
 }

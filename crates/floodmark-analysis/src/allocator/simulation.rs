@@ -12,11 +12,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::context::Context;
+use crate::json_format::FORMAT;
 use crate::moment::at::At;
 use crate::moment::totals::peaks;
 use crate::moment::{check_device, default_device};
 use crate::question_error::QuestionError;
-use crate::report::FORMAT;
 
 /// A failed allocation.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

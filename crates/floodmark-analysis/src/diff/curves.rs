@@ -7,10 +7,10 @@ use serde::Serialize;
 use crate::allocation::context::Context;
 use crate::diff::{Both, DiffError, DiffSides, in_a, in_b};
 use crate::moment::at::At;
+use crate::moment::levels::{Thinned, points};
 use crate::moment::moment;
 use crate::question_error::QuestionError;
-use crate::timeline::axis::{AxisBy, AxisMap};
-use crate::timeline::curve::{Thinned, points};
+use crate::time_axis::{AxisBy, AxisMap};
 
 /// About how many points a curve has.
 const MOST_POINTS: usize = 3000;

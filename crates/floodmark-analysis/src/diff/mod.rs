@@ -1,6 +1,6 @@
 //! What grew between two traces.
 //!
-//! Rows of the two are aligned by what they are about ([`align`](crate::diff::align) says when two locations are the
+//! Rows of the two are aligned by what they are about ([`align`] says when two locations are the
 //! same), never by address. A row that is only in one trace has 0 bytes in the other. By module, a row is
 //! what the module made itself, so that the changes of all rows add up to the change of the total.
 
@@ -21,13 +21,14 @@ use crate::allocation::context::Context;
 use crate::allocation::location::Frame;
 use crate::diff::align::{Aligner, Side};
 use crate::diff::rows::{Key, Part, parts};
+use crate::grouping::by::{By, Question};
+use crate::grouping::by_step::difference;
+use crate::grouping::live_groups::Live;
+use crate::json_format::FORMAT;
 use crate::moment::at::At;
 use crate::moment::totals::peaks;
 use crate::moment::{Moment, default_device, moment};
 use crate::question_error::QuestionError;
-use crate::report::by_step::difference;
-use crate::report::live_groups::Live;
-use crate::report::{By, FORMAT, Question};
 
 /// The same of both traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]

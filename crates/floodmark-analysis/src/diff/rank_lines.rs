@@ -10,10 +10,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::diff::ranks::{Rank, middle};
+use crate::grouping::by_line;
+use crate::grouping::live_groups::Live;
+use crate::grouping::row::{Detail, Row};
 use crate::moment::summary::Summary;
-use crate::report::by_line;
-use crate::report::live_groups::Live;
-use crate::report::row::{Detail, Row};
 
 /// What one line of the program has allocated on each rank at its peak.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

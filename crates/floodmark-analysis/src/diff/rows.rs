@@ -10,11 +10,11 @@ use crate::allocation::location::{
 };
 use crate::diff::DiffDetail;
 use crate::diff::align::{Aligner, Side, Spot};
-use crate::report::by_phase::PhasePeaks;
-use crate::report::live_groups::{Group, Live};
-use crate::report::row::{Detail, Row};
-use crate::report::{By, Question};
-use crate::report::{by_category, by_module, by_op, by_op_call, by_parameter, by_phase, by_step};
+use crate::grouping::by::{By, Question};
+use crate::grouping::by_phase::PhasePeaks;
+use crate::grouping::live_groups::{Group, Live};
+use crate::grouping::row::{Detail, Row};
+use crate::grouping::{by_category, by_module, by_op, by_op_call, by_parameter, by_phase, by_step};
 
 /// What makes rows of two traces the same one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]

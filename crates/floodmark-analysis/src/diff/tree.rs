@@ -12,12 +12,12 @@ use crate::allocation::framework::FrameChoice;
 use crate::allocation::location::frame;
 use crate::diff::align::{Aligner, Side, Spot};
 use crate::diff::{Both, DiffError, DiffSides, Total, in_a, in_b};
+use crate::grouping::by_step::difference;
+use crate::grouping::live_groups::Live;
+use crate::grouping::live_tree::IcicleBy;
+use crate::grouping::live_tree::{LiveTree, add_live};
+use crate::grouping::tree_builder::{TreeBuilder, TreeNode, TreePart};
 use crate::moment::{Moment, moment};
-use crate::report::by_step::difference;
-use crate::report::icicle::IcicleBy;
-use crate::report::live_groups::Live;
-use crate::report::live_tree::{LiveTree, add_live};
-use crate::report::tree_builder::{TreeBuilder, TreeNode, TreePart};
 
 /// What happened to a node from the first trace to the second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]

@@ -17,14 +17,17 @@ use serde::{Deserialize, Serialize};
 use crate::advice::causes::Cause;
 use crate::advice::causes_at_peak;
 use crate::allocation::context::Context;
-use crate::allocator::oom::oom;
 use crate::allocator::simulation::{SimulationQuestion, simulation};
+use crate::grouping::by::{By, Question};
+use crate::grouping::by_step;
+use crate::grouping::row::Row;
+use crate::json_format::FORMAT;
 use crate::moment::Moment;
 use crate::moment::at::At;
 use crate::moment::summary::{DeviceSummary, summary};
+use crate::oom::oom;
 use crate::question_error::QuestionError;
-use crate::report::row::Row;
-use crate::report::{By, FORMAT, Question, by_step, report};
+use crate::report::report;
 
 /// What a program needs of a simulated GPU, and whether it fits.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

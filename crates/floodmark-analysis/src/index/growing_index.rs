@@ -19,18 +19,16 @@ use std::sync::{Mutex, PoisonError};
 use floodmark_trace::{Bytes, Device, Subject, ThreadId, Trace};
 
 use crate::allocation::context::{Context, ContextScan};
+use crate::grouping::by_phase::PhasePeaks;
 use crate::index::moment_index::MomentIndex;
 use crate::layers::runs::Runs;
 use crate::layers::{LayerQuestion, LayerSource, Layers};
 use crate::moment::at::At;
+use crate::moment::levels::Levels;
+use crate::moment::step_levels::StepLevels;
 use crate::moment::summary::{Counts, Summary, is_of_the_program, summary_of};
 use crate::moment::{Moment, check_device, device_of_last_oom, device_of_peaks};
 use crate::question_error::QuestionError;
-use crate::report::by_phase::PhasePeaks;
-use crate::report::live_groups::Live;
-use crate::report::{Question, Report, report_of};
-use crate::timeline::curve::Levels;
-use crate::timeline::step_levels::StepLevels;
 
 /// Steps, phases, totals and live allocations of a trace that grows.
 #[derive(Debug, Default)]
@@ -46,10 +44,11 @@ pub struct GrowingIndex {
     layers: Mutex<BTreeMap<Device, LayerIndex>>,
 }
 
+/// What questions about one device share.
 #[derive(Debug)]
-struct DeviceIndex {
-    moments: MomentIndex,
-    phases: PhasePeaks,
+pub(crate) struct DeviceIndex {
+    pub(crate) moments: MomentIndex,
+    pub(crate) phases: PhasePeaks,
     steps: StepLevels,
 }
 
@@ -122,18 +121,6 @@ impl GrowingIndex {
         summary_of(trace, self.context(), self.counts, devices)
     }
 
-    /// The same as [`report`](crate::report()).
-    pub fn report(&self, trace: &Trace, question: &Question) -> Result<Report, QuestionError> {
-        let device = match question.device {
-            Some(device) => device.canonical(),
-            None => self.default_device(trace, question.at)?,
-        };
-        let at = self.moment(trace, device, question.at)?;
-        let index = self.device(trace, device)?;
-        let live = Live::from_allocations(trace, &at, index.moments.live(trace, at.after));
-        report_of(&live, self.context(), at, question, || index.phases.found())
-    }
-
     /// The same as [`levels_at_steps`](crate::levels_at_steps()), from the step `first` on.
     pub fn levels_at_steps(
         &self,
@@ -175,7 +162,7 @@ impl GrowingIndex {
         Ok(answer)
     }
 
-    fn default_device(&self, trace: &Trace, at: At) -> Result<Device, QuestionError> {
+    pub(crate) fn default_device(&self, trace: &Trace, at: At) -> Result<Device, QuestionError> {
         if at == At::Oom {
             // A trace without one need not be searched.
             let has_failed = self.counts.failed_requests > 0;
@@ -184,7 +171,12 @@ impl GrowingIndex {
         device_of_peaks(self.devices.values().map(|device| device.moments.peak()))
     }
 
-    fn moment(&self, trace: &Trace, device: Device, at: At) -> Result<Moment, QuestionError> {
+    pub(crate) fn moment(
+        &self,
+        trace: &Trace,
+        device: Device,
+        at: At,
+    ) -> Result<Moment, QuestionError> {
         if at == At::Oom && self.counts.failed_requests == 0 {
             return Err(QuestionError::NoOom);
         }
@@ -194,7 +186,11 @@ impl GrowingIndex {
         }
     }
 
-    fn device(&self, trace: &Trace, device: Device) -> Result<&DeviceIndex, QuestionError> {
+    pub(crate) fn device(
+        &self,
+        trace: &Trace,
+        device: Device,
+    ) -> Result<&DeviceIndex, QuestionError> {
         check_device(trace, device)?;
         self.devices.get(&device).ok_or(QuestionError::NothingAllocated)
     }

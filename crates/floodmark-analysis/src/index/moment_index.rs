@@ -7,11 +7,11 @@
 use floodmark_trace::{Allocation, AllocationId, Device, Trace};
 
 use crate::allocation::context::Context;
+use crate::grouping::live_groups::is_live;
 use crate::moment::at::At;
 use crate::moment::totals::{Peak, Totals};
 use crate::moment::{Moment, check_device, moment_of, moment_of_peak};
 use crate::question_error::QuestionError;
-use crate::report::live_groups::is_live;
 
 const TOTALS_EVERY: usize = 4096;
 const LIVE_EVERY: usize = 1024;

@@ -16,8 +16,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::layers::runs::Runs;
+use crate::moment::chosen_device;
 use crate::question_error::QuestionError;
-use crate::timeline::curve::chosen;
 
 /// Where the layers of a recording are written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -151,7 +151,7 @@ pub struct Layers {
 
 /// Answers what each layer did.
 pub fn layers(trace: &Trace, question: &LayerQuestion) -> Result<Layers, QuestionError> {
-    let device = chosen(trace, question.device)?;
+    let device = chosen_device(trace, question.device)?;
     let most_events = question.events.unwrap_or(usize::MAX);
     let mut runs = Runs::at_start(trace, device, &question.source);
     runs.extend(trace, most_events);

@@ -1,4 +1,4 @@
-//! Follows the runs of layers through the events of a device: the work behind [`layers`](crate::layers).
+//! Follows the runs of layers through the events of a device: the work behind [`layers`](fn@crate::layers).
 
 use std::collections::VecDeque;
 
@@ -10,8 +10,8 @@ use hashbrown::HashMap;
 
 use crate::layers::{Layer, LayerEvent, LayerEventKind, LayerSource, Layers};
 use crate::moment::is_initial;
+use crate::moment::levels::Levels;
 use crate::moment::totals::Totals;
-use crate::timeline::curve::Levels;
 
 /// A run that has not ended.
 #[derive(Debug, Clone, Copy)]

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::allocation::category::category;
 use crate::allocation::context::{Context, Phase};
+use crate::moment::chosen_device;
 use crate::question_error::QuestionError;
-use crate::timeline::curve::chosen;
 
 /// The peaks of one category.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -42,7 +42,7 @@ pub fn category_peaks(
     trace: &Trace,
     device: Option<Device>,
 ) -> Result<Vec<CategoryPeak>, QuestionError> {
-    let device = chosen(trace, device)?;
+    let device = chosen_device(trace, device)?;
     let context = Context::new(trace);
     let mut levels: BTreeMap<Category, (CategoryBytes, CategoryBytes)> = BTreeMap::new();
     for event in trace.events.iter().filter(|event| event.device == device) {

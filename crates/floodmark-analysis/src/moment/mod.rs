@@ -1,8 +1,10 @@
 //! A moment of a device: how much was allocated, and what the program was doing.
 
 pub(crate) mod at;
+pub(crate) mod category_levels;
 pub(crate) mod category_peaks;
-pub(crate) mod live_summary;
+pub(crate) mod levels;
+pub(crate) mod step_levels;
 pub(crate) mod summary;
 pub(crate) mod totals;
 
@@ -71,6 +73,17 @@ pub fn default_device(trace: &Trace, at: At) -> Result<Device, QuestionError> {
         return device_of_last_oom(trace);
     }
     device_of_peaks(peaks(trace).iter())
+}
+
+/// The named device, or the one with the highest peak.
+pub(crate) fn chosen_device(
+    trace: &Trace,
+    device: Option<Device>,
+) -> Result<Device, QuestionError> {
+    let Some(device) = device else { return default_device(trace, At::Peak) };
+    let device = device.canonical();
+    check_device(trace, device)?;
+    Ok(device)
 }
 
 /// Where the last request failed.

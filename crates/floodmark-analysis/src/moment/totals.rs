@@ -7,7 +7,7 @@
 use floodmark_allocator::{Edit, Edits};
 use floodmark_trace::{Bytes, Device, Event, EventNumber, Subject, Trace};
 
-use crate::timeline::curve::Levels;
+use crate::moment::levels::Levels;
 
 /// The totals of one device after some number of events.
 #[derive(Debug, Clone, Copy)]

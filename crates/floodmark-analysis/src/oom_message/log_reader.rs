@@ -11,7 +11,7 @@ use super::reason::Known;
 use super::remedies::Case;
 use super::{NoOomMessage, OomMessage, OomMessageReason, OomMessages, OomSource, ProcessMemory};
 use crate::allocation::location::Frame;
-use crate::report::FORMAT;
+use crate::json_format::FORMAT;
 
 /// A line that is longer is read in parts.
 const LONGEST_LINE: usize = 1 << 16;

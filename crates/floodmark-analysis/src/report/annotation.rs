@@ -11,11 +11,11 @@ use serde::Serialize;
 use crate::allocation::category::category;
 use crate::allocation::context::Context;
 use crate::allocation::location::{Line, Lines};
+use crate::grouping::live_groups::{Group, Live};
+use crate::json_format::FORMAT;
 use crate::moment::at::At;
 use crate::moment::{Moment, default_device, moment};
 use crate::question_error::QuestionError;
-use crate::report::FORMAT;
-use crate::report::live_groups::{Group, Live};
 
 /// How many files are named where the requested one is not in the trace.
 const NAMED_FILES: usize = 5;

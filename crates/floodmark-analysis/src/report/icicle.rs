@@ -3,51 +3,19 @@
 //! What is too small to be seen is one child `smaller` of the node that it is in. Frames of frameworks are left out unless
 //! they are wanted ([`FrameChoice`]).
 
-use std::str::FromStr;
-
 use floodmark_trace::{AllocationId, Bytes, Category, Stack, StackId, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::framework::{FrameChoice, is_framework};
+use crate::grouping::live_groups::Live;
+use crate::grouping::live_tree::{IcicleBy, LiveTree, add_live};
+use crate::grouping::tree_builder::{TreeBuilder, TreeNode, TreePart};
 use crate::index::TraceIndex;
 use crate::index::moment_index::MomentIndex;
 use crate::moment::Moment;
 use crate::moment::at::At;
 use crate::question_error::QuestionError;
-use crate::report::live_groups::Live;
-use crate::report::live_tree::{LiveTree, add_live};
-use crate::report::tree_builder::{TreeBuilder, TreeNode, TreePart};
-
-/// Deeper frames count to the one at this depth.
-pub(crate) const MOST_DEPTH: usize = 200;
-
-/// What the tree is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum IcicleBy {
-    /// Calls.
-    #[default]
-    Stack,
-    /// Modules.
-    Module,
-}
-
-/// The text names no tree.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("an icicle is by `stack` or `module`")]
-pub struct NotAnIcicle;
-
-impl FromStr for IcicleBy {
-    type Err = NotAnIcicle;
-
-    fn from_str(text: &str) -> Result<Self, NotAnIcicle> {
-        match text {
-            "stack" => Ok(Self::Stack),
-            "module" => Ok(Self::Module),
-            _ => Err(NotAnIcicle),
-        }
-    }
-}
 
 /// A part of the tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]

@@ -1,158 +1,33 @@
 //! What filled a device at a moment.
 
 pub(crate) mod annotation;
-pub(crate) mod by_category;
-pub(crate) mod by_line;
-pub(crate) mod by_module;
-pub(crate) mod by_op;
-pub(crate) mod by_op_call;
-pub(crate) mod by_parameter;
-pub(crate) mod by_phase;
-mod by_segment;
-mod by_stack;
-pub(crate) mod by_step;
-mod by_tensor;
 pub(crate) mod icicle;
-pub(crate) mod live_groups;
-pub(crate) mod live_tree;
-pub(crate) mod row;
 pub(crate) mod sandwich;
 pub(crate) mod source_files;
-pub(crate) mod tree_builder;
-
-use std::borrow::Cow;
-use std::str::FromStr;
 
 use floodmark_allocator::Layout;
 use floodmark_trace::{Bytes, Device, Losses, Trace};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::allocation::context::Context;
-use crate::allocation::framework::FrameChoice;
 use crate::allocator::fragmentation::{FragmentationReport, fragmentation};
 use crate::allocator::simulation::SimulatedProgram;
+use crate::grouping::by::{By, Question};
+use crate::grouping::by_phase::{FoundPeaks, PhasePeaks};
+use crate::grouping::live_groups::Live;
+use crate::grouping::row::{Detail, Row};
+use crate::grouping::{
+    by_category, by_line, by_module, by_op, by_op_call, by_parameter, by_phase, by_segment,
+    by_stack, by_step, by_tensor, largest_by,
+};
 use crate::index::TraceIndex;
+use crate::index::growing_index::GrowingIndex;
 use crate::index::moment_index::MomentIndex;
-use crate::moment::at::At;
+use crate::json_format::FORMAT;
 use crate::moment::category_peaks::category_peaks;
 use crate::moment::{Moment, default_device, moment};
 use crate::question_error::QuestionError;
-use crate::report::by_phase::{FoundPeaks, PhasePeaks};
-use crate::report::live_groups::Live;
-use crate::report::row::{Detail, Row};
-
-/// The version of the JSON that a [`Report`] becomes.
-pub const FORMAT: u32 = 1;
-
-/// What the rows of a report are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum By {
-    /// Lines of the program.
-    #[default]
-    Line,
-    /// Whole call stacks.
-    Stack,
-    /// Modules, as a tree.
-    Module,
-    /// Operators.
-    Op,
-    /// Calls of operators, with what each added.
-    OpCall,
-    /// Parameters, with gradients and optimizer states.
-    Parameter,
-    /// Forward, backward, optimizer, what the user named.
-    Phase,
-    /// Parameters, gradients, activations, ….
-    Category,
-    /// Single allocations.
-    Tensor,
-    /// Training steps.
-    Step,
-    /// What torch took from the driver.
-    Segment,
-}
-
-impl By {
-    /// All of them.
-    pub const ALL: [Self; 11] = [
-        Self::Line,
-        Self::Stack,
-        Self::Module,
-        Self::Op,
-        Self::OpCall,
-        Self::Parameter,
-        Self::Phase,
-        Self::Category,
-        Self::Tensor,
-        Self::Step,
-        Self::Segment,
-    ];
-
-    /// Its name on the command line and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Line => "line",
-            Self::Stack => "stack",
-            Self::Module => "module",
-            Self::Op => "op",
-            Self::OpCall => "op-call",
-            Self::Parameter => "parameter",
-            Self::Phase => "phase",
-            Self::Category => "category",
-            Self::Tensor => "tensor",
-            Self::Step => "step",
-            Self::Segment => "segment",
-        }
-    }
-}
-
-/// The text names no grouping.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a report is by `line`, `stack`, `module`, `op`, `op-call`, `parameter`, `phase`, `category`, `tensor`, `step` or `segment`"
-)]
-pub struct NotAGrouping;
-
-impl FromStr for By {
-    type Err = NotAGrouping;
-
-    fn from_str(text: &str) -> Result<Self, NotAGrouping> {
-        Self::ALL.into_iter().find(|by| by.name() == text).ok_or(NotAGrouping)
-    }
-}
-
-impl Serialize for By {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-impl JsonSchema for By {
-    fn schema_name() -> Cow<'static, str> {
-        "By".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let names = Self::ALL.map(Self::name);
-        json_schema!({ "type": "string", "enum": names, "description": "What the rows of a report are." })
-    }
-}
-
-/// What is asked.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Question {
-    /// Of which device; [`default_device`] when none is named.
-    pub device: Option<Device>,
-    /// What the rows are.
-    pub by: By,
-    /// At which moment.
-    pub at: At,
-    /// How many rows at most.
-    pub top: Option<usize>,
-    /// Which frames a stack shows, and whether allocations belong to torch's own frames instead of the calling line.
-    pub frames: FrameChoice,
-}
 
 /// What filled a device at a time.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -234,6 +109,20 @@ pub fn report_with(
     report_of(&live, context, at, question, || PhasePeaks::find(trace, device, context))
 }
 
+impl GrowingIndex {
+    /// The same as [`report`](crate::report()).
+    pub fn report(&self, trace: &Trace, question: &Question) -> Result<Report, QuestionError> {
+        let device = match question.device {
+            Some(device) => device.canonical(),
+            None => self.default_device(trace, question.at)?,
+        };
+        let at = self.moment(trace, device, question.at)?;
+        let index = self.device(trace, device)?;
+        let live = Live::from_allocations(trace, &at, index.moments.live(trace, at.after));
+        report_of(&live, self.context(), at, question, || index.phases.found())
+    }
+}
+
 /// The same, when the moment and what is live then are known. `phases` finds the peaks of phases.
 pub(crate) fn report_of(
     live: &Live<'_>,
@@ -293,16 +182,6 @@ fn segments(
 
 fn largest_first(rows: Vec<Row>, top: usize) -> (usize, Vec<Row>) {
     largest_by(rows, top, |row| row)
-}
-
-/// How many there are, and the largest of them.
-fn largest_by<T>(mut all: Vec<T>, top: usize, row: impl Fn(&T) -> &Row) -> (usize, Vec<T>) {
-    let order =
-        |one: &Row, other: &Row| (other.bytes, &one.location).cmp(&(one.bytes, &other.location));
-    all.sort_by(|one, other| order(row(one), row(other)));
-    let total = all.len();
-    all.truncate(top);
-    (total, all)
 }
 
 fn accumulate(rows: &mut [Row]) {

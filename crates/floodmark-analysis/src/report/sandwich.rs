@@ -9,13 +9,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::framework::{FrameChoice, ShownFrames};
+use crate::grouping::live_groups::Live;
+use crate::grouping::live_tree::MOST_DEPTH;
 use crate::index::TraceIndex;
 use crate::index::moment_index::MomentIndex;
 use crate::moment::Moment;
 use crate::moment::at::At;
 use crate::question_error::QuestionError;
-use crate::report::icicle::{IcicleNode, Key, MOST_DEPTH, Nodes};
-use crate::report::live_groups::Live;
+use crate::report::icicle::{IcicleNode, Key, Nodes};
 
 /// How many functions are listed.
 const MOST_FUNCTIONS: usize = 200;

@@ -7,12 +7,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::location::{Line, Lines};
+use crate::grouping::live_groups::Live;
 use crate::index::TraceIndex;
 use crate::index::moment_index::MomentIndex;
 use crate::moment::Moment;
 use crate::moment::at::At;
 use crate::question_error::QuestionError;
-use crate::report::live_groups::Live;
 
 /// A source file, and what its lines allocated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

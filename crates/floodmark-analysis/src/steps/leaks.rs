@@ -16,11 +16,11 @@ use crate::allocation::category::category;
 use crate::allocation::context::Context;
 use crate::allocation::location::{Frame, Line, Lines, frame, marked};
 use crate::allocation::use_times::freed;
+use crate::grouping::live_groups::common;
+use crate::json_format::FORMAT;
 use crate::moment::at::At;
 use crate::moment::{check_device, default_device};
 use crate::question_error::QuestionError;
-use crate::report::FORMAT;
-use crate::report::live_groups::common;
 
 /// How many steps must grow, and how many must follow the first one.
 const FEWEST_STEPS: u32 = 3;

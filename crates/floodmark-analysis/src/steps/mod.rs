@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::context::Context;
+use crate::grouping::by_step;
 use crate::moment::at::At;
 use crate::moment::{check_device, default_device};
 use crate::question_error::QuestionError;
-use crate::report::by_step;
 use crate::steps::leaks::{Leaks, leaks};
 
 /// One step.

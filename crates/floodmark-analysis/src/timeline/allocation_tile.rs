@@ -10,6 +10,7 @@ use floodmark_trace::{AllocationId, Bytes, Category, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::allocation::category::category_names;
 use crate::allocation::use_times::freed;
 use crate::index::TraceIndex;
 use crate::index::moment_index::{MomentIndex, allocations_before};
@@ -101,11 +102,6 @@ pub fn allocation_tile(
         categories: category_names(),
         rest: rest.into_iter().map(Bytes).collect(),
     })
-}
-
-/// The names of all categories, in the order of their numbers.
-pub(crate) fn category_names() -> Vec<&'static str> {
-    Category::ALL.iter().map(|category| category.name()).collect()
 }
 
 /// A tenth of a microsecond is finer than any column.

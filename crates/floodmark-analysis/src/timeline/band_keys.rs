@@ -5,8 +5,8 @@ use hashbrown::HashMap;
 
 use crate::allocation::context::Phase;
 use crate::allocation::location::{BEFORE_RECORDING, Line, Lines, marked};
+use crate::grouping::by_module::Tree;
 use crate::index::TraceIndex;
-use crate::report::by_module::Tree;
 use crate::timeline::band_groups::TimelineBy;
 
 /// A key for every allocation of a device.

@@ -12,11 +12,11 @@ use crate::allocation::context::Context;
 use crate::allocation::location::allocation_location;
 use crate::allocation::tensor_module::TensorModules;
 use crate::allocation::use_times::{freed, last_use_seconds, saved_seconds};
+use crate::grouping::by_module::Tree;
 use crate::index::TraceIndex;
 use crate::index::moment_index::{MomentIndex, allocations_before};
 use crate::moment::events_until;
 use crate::question_error::QuestionError;
-use crate::report::by_module::Tree;
 
 /// The life of one tensor.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

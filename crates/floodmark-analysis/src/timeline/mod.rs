@@ -9,30 +9,27 @@
 //! on every level, and nothing is kept for each event but one byte for each allocation.
 
 pub(crate) mod allocation_tile;
-pub(crate) mod axis;
 pub(crate) mod background;
 pub(crate) mod band_groups;
 mod band_keys;
-pub(crate) mod category_levels;
 pub(crate) mod curve;
 pub(crate) mod hit;
 pub(crate) mod lifetimes;
 pub(crate) mod range_changes;
-pub(crate) mod step_levels;
 pub(crate) mod tile_grid;
 
-use floodmark_trace::{AllocatedChange, AllocationId, Bytes, Device, Event, Subject, Trace};
+use floodmark_trace::{AllocatedChange, AllocationId, Bytes, Device, Event, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::index::TraceIndex;
 use crate::moment::at::At;
+use crate::moment::levels::Levels;
 use crate::moment::totals::Totals;
 use crate::moment::{events_until, initial_events, moment};
 use crate::question_error::QuestionError;
-use crate::timeline::axis::{Axis, AxisBy, AxisMap};
+use crate::time_axis::{Axis, AxisBy, AxisMap, is_shown};
 use crate::timeline::band_groups::{Groups, MOST_GROUPS, TimelineBy, TimelineGroup};
-use crate::timeline::curve::Levels;
 use crate::timeline::tile_grid::{COLUMNS, Grid, Tile};
 
 /// How many events are summed up in one.
@@ -401,31 +398,5 @@ impl Column {
         self.active = self.active.max(later.active);
         self.reserved = self.reserved.max(later.reserved);
         self.events += later.events;
-    }
-}
-
-/// Whether an event is one that the program or the driver has something to do with.
-pub(crate) fn is_shown(subject: Subject) -> bool {
-    match subject {
-        Subject::Alloc(_)
-        | Subject::Free { .. }
-        | Subject::FreeCompleted(_)
-        | Subject::FreeUnknown(_)
-        | Subject::SegmentAlloc(_)
-        | Subject::SegmentFree(_)
-        | Subject::SegmentMap(_)
-        | Subject::SegmentUnmap(_)
-        | Subject::Oom(_) => true,
-        Subject::InitialSegment(_)
-        | Subject::Reserved(_)
-        | Subject::Label { .. }
-        | Subject::Saved(_)
-        | Subject::Unpacked(_)
-        | Subject::Step(_)
-        | Subject::Mark(_)
-        | Subject::PhaseBegin(_)
-        | Subject::PhaseEnd(_)
-        | Subject::OptimizerBegin
-        | Subject::OptimizerEnd => false,
     }
 }

@@ -10,13 +10,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::location::{BEFORE_RECORDING, Frame, Line, Lines, marked};
+use crate::grouping::by_step::difference;
+use crate::grouping::live_groups::is_live;
 use crate::index::TraceIndex;
 use crate::index::moment_index::MomentIndex;
 use crate::moment::Moment;
 use crate::moment::at::At;
 use crate::question_error::QuestionError;
-use crate::report::by_step::difference;
-use crate::report::live_groups::is_live;
 
 /// The name of the row of allocations that ran in no module.
 const NO_MODULE: &str = "(no module)";

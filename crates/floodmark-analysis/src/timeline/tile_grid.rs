@@ -8,7 +8,7 @@ use floodmark_trace::Trace;
 
 use crate::moment::micros;
 use crate::question_error::QuestionError;
-use crate::timeline::axis::AxisMap;
+use crate::time_axis::AxisMap;
 
 /// How many columns a tile has.
 pub const COLUMNS: usize = 512;

@@ -17,8 +17,12 @@ const FEW_CHANNELS: u64 = 4;
 const SMALL_WINDOW: u64 = 16;
 /// Parts of a weight's gradient in fp32, which blocks add up by themselves, take no more than this.
 const MOST_PARTS: u64 = 8 << 20;
+/// From 28 × 28 pixels on, the weight's gradient of a depthwise convolution in fp32 has a workspace. Chosen on the
+/// networks of `bench/results/fake-hidden.md`, like the two constants below; the errors are those of the header.
 const MANY_PIXELS: u64 = 784;
+/// The channels for which cuDNN has kernels that write the output in its final layout.
 const HALF_CHANNELS: u64 = 64;
+/// Batch size × pixels up to which those kernels also take 64 output channels or fewer.
 const FEW_PLACES: u64 = 150_000;
 
 pub(super) fn rule(op: &str) -> Option<Rule> {

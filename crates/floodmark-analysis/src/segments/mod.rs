@@ -1,5 +1,8 @@
 //! The address space of a device at a moment: what torch took from the driver, and how blocks lie in it.
 
+pub(crate) mod block_owners;
+pub(crate) mod simulated_segments;
+
 use floodmark_allocator::{
     AllocatorConfig, BlockState, BlockView, Layout, ReplayIndex, SegmentView, TorchVersion,
 };
@@ -7,14 +10,14 @@ use floodmark_trace::{AllocationId, Bytes, Category, Device, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::allocator::block_owners::{BlockOwner, BlockOwners};
+use crate::allocation::category::category_names;
 use crate::allocator::fragmentation::{Fragmentation, fragmentation_of, largest_request};
 use crate::index::TraceIndex;
 use crate::index::moment_index::MomentIndex;
 use crate::moment::at::At;
 use crate::moment::{Moment, check_device};
 use crate::question_error::QuestionError;
-use crate::timeline::allocation_tile::category_names;
+use crate::segments::block_owners::{BlockOwner, BlockOwners};
 
 /// The most blocks in an answer.
 const MOST_BLOCKS: usize = 50_000;

@@ -11,10 +11,10 @@ use floodmark_trace::{Allocation, AllocationId, Bytes, Device, Subject, Trace};
 
 use crate::allocation::context::Context;
 use crate::allocation::location::{BEFORE_RECORDING, allocation_location};
+use crate::grouping::by_step::difference;
+use crate::grouping::live_groups::{Group, Live};
+use crate::grouping::row::{Detail, Row};
 use crate::moment::totals::Totals;
-use crate::report::by_step::difference;
-use crate::report::live_groups::{Group, Live};
-use crate::report::row::{Detail, Row};
 
 /// A call of an operator, and the levels of the device from its beginning to that of the next one.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use floodmark_trace::{AllocationId, Bytes, Category};
 
 use crate::allocation::category::category;
 use crate::allocation::context::Context;
-use crate::report::live_groups::Live;
-use crate::report::row::{Detail, Row};
+use crate::grouping::live_groups::Live;
+use crate::grouping::row::{Detail, Row};
 
 /// What belongs to no parameter.
 const NO_PARAMETER: &str = "(no parameter)";

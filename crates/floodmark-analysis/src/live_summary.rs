@@ -11,13 +11,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::context::Context;
+use crate::grouping::by_category;
+use crate::grouping::live_groups::Live;
+use crate::grouping::row::Detail;
 use crate::moment::at::At;
+use crate::moment::category_levels::CategoryLevels;
 use crate::moment::totals::{Peak, Totals, peaks};
 use crate::moment::{Moment, moment, tell_work};
-use crate::report::by_category;
-use crate::report::live_groups::Live;
-use crate::report::row::Detail;
-use crate::timeline::category_levels::CategoryLevels;
 
 /// Events a second are those of so many seconds.
 const RATE_SECONDS: f64 = 5.0;

@@ -1,9 +1,12 @@
 //! What each device holds of each category, as the events go by.
 
+use std::collections::BTreeMap;
+
 use floodmark_trace::{AllocatedChange, AllocationId, Bytes, Category, Device, Event, Trace};
 
 use crate::allocation::category::category;
 use crate::allocation::context::Context;
+use crate::moment::totals::Totals;
 
 /// The totals of all devices after some number of events. Those of a device add up to what is allocated on it.
 #[derive(Debug, Clone)]
@@ -51,4 +54,52 @@ impl<'a> CategoryLevels<'a> {
 /// The index of a category in [`Category::ALL`].
 fn index_of(category: Category) -> usize {
     Category::ALL.iter().position(|&one| one == category).unwrap_or(0)
+}
+
+/// What was allocated, by category, after so many events; the counts must not fall. One pass for all.
+pub(crate) fn categories_after(
+    trace: &Trace,
+    context: &Context,
+    device: Device,
+    counts: &[u32],
+) -> Vec<BTreeMap<&'static str, Bytes>> {
+    let mut totals = Totals::at_start(trace, device);
+    let mut bytes: BTreeMap<Category, u64> = BTreeMap::new();
+    let mut events = trace.events.iter();
+    let mut done = 0;
+    let mut found = Vec::with_capacity(counts.len());
+    for &count in counts {
+        for event in events.by_ref().take(count.saturating_sub(done) as usize) {
+            totals.apply(trace, event);
+            if event.device != device {
+                continue;
+            }
+            match event.subject.allocated_change() {
+                Some(AllocatedChange::Alloc(id)) => {
+                    let sum = bytes.entry(category(trace, context, id)).or_default();
+                    *sum = sum.saturating_add(trace.allocations[id.index()].rounded.0);
+                }
+                Some(AllocatedChange::Free(id)) => {
+                    let sum = bytes.entry(category(trace, context, id)).or_default();
+                    *sum = sum.saturating_sub(trace.allocations[id.index()].rounded.0);
+                }
+                // `totals` counts these.
+                Some(AllocatedChange::FreeUnknown(_)) | None => {}
+            }
+        }
+        done = done.max(count);
+        found.push(with_unseen(&bytes, totals.unseen()));
+    }
+    found
+}
+
+/// Categories that have something; what belongs to no recorded block is `unknown`.
+fn with_unseen(bytes: &BTreeMap<Category, u64>, unseen: Bytes) -> BTreeMap<&'static str, Bytes> {
+    let seen = bytes.iter().filter(|&(_, &bytes)| bytes > 0);
+    let mut named: BTreeMap<_, _> =
+        seen.map(|(category, &bytes)| (category.name(), Bytes(bytes))).collect();
+    if unseen > Bytes(0) {
+        *named.entry(Category::Unknown.name()).or_default() += unseen;
+    }
+    named
 }

@@ -8,13 +8,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocator::fragmentation::largest_request;
-use crate::allocator::segments::{SegmentTotals, Segments, segments_of};
 use crate::allocator::simulation::{
     FailedRequest, SimulatedProgram, SimulationError, failed_request,
 };
 use crate::index::TraceIndex;
 use crate::index::moment_index::MomentIndex;
 use crate::moment::at::At;
+use crate::segments::{SegmentTotals, Segments, segments_of};
 
 /// The address space under other settings.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

@@ -2,8 +2,8 @@
 
 use floodmark_trace::{Allocation, AllocationId, Bytes, Device, Trace};
 
+use crate::grouping::row::{Detail, Row};
 use crate::moment::Moment;
-use crate::report::row::{Detail, Row};
 
 /// What is there at a moment of a device.
 #[derive(Debug)]

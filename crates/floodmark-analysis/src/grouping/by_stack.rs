@@ -4,9 +4,9 @@ use floodmark_trace::StackId;
 
 use crate::allocation::framework::FrameChoice;
 use crate::allocation::location::{BEFORE_RECORDING, ShownStacks, frame, marked, user_node};
-use crate::report::largest_by;
-use crate::report::live_groups::Live;
-use crate::report::row::{Detail, Row};
+use crate::grouping::largest_by;
+use crate::grouping::live_groups::Live;
+use crate::grouping::row::{Detail, Row};
 
 /// A stack; blocks from before the recording sort first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,15 +2,47 @@
 //!
 //! Frames come outermost first. What the backward pass of a frame allocated lies in a child `backward` of it.
 
+use std::str::FromStr;
+
 use floodmark_trace::{AllocationId, Bytes, Stack, StackId};
 use hashbrown::HashMap;
 
 use crate::allocation::framework::{FrameChoice, ShownFrames};
 use crate::allocation::location::BEFORE_RECORDING;
-use crate::report::by_module::Tree;
-use crate::report::icicle::{IcicleBy, MOST_DEPTH};
-use crate::report::live_groups::Live;
-use crate::report::tree_builder::module_nodes;
+use crate::grouping::by_module::Tree;
+
+use crate::grouping::live_groups::Live;
+use crate::grouping::tree_builder::module_nodes;
+
+/// Deeper frames count to the one at this depth.
+pub(crate) const MOST_DEPTH: usize = 200;
+
+/// What the tree is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum IcicleBy {
+    /// Calls.
+    #[default]
+    Stack,
+    /// Modules.
+    Module,
+}
+
+/// The text names no tree.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("an icicle is by `stack` or `module`")]
+pub struct NotAnIcicle;
+
+impl FromStr for IcicleBy {
+    type Err = NotAnIcicle;
+
+    fn from_str(text: &str) -> Result<Self, NotAnIcicle> {
+        match text {
+            "stack" => Ok(Self::Stack),
+            "module" => Ok(Self::Module),
+            _ => Err(NotAnIcicle),
+        }
+    }
+}
 
 /// A tree of what is live. Node 0 is its root.
 pub(crate) trait LiveTree<'a> {

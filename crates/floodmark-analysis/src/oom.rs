@@ -18,11 +18,13 @@ use serde::Serialize;
 
 use crate::allocation::context::Context;
 use crate::allocator::simulation::{SimulatedProgram, is_last_request, scope};
+use crate::grouping::by::{By, Question};
+use crate::grouping::row::Row;
+use crate::json_format::FORMAT;
 use crate::moment::at::At;
 use crate::moment::{Moment, default_device, moment};
 use crate::question_error::QuestionError;
-use crate::report::row::Row;
-use crate::report::{By, FORMAT, Question, Report, report};
+use crate::report::{Report, report};
 
 /// Memory that others use of a device is mentioned beyond this: a CUDA context needs less.
 const USUAL_OUTSIDE: u64 = 1 << 30;

@@ -7,8 +7,8 @@ use crate::allocation::context::Context;
 use crate::allocation::location::{BEFORE_RECORDING, allocation_location};
 use crate::allocation::tensor_module::TensorModules;
 use crate::allocation::use_times::{freed, last_use_seconds, saved_seconds};
-use crate::report::live_groups::Live;
-use crate::report::row::{Detail, Row};
+use crate::grouping::live_groups::Live;
+use crate::grouping::row::{Detail, Row};
 
 /// The largest first; of the same size, the oldest. Only rows that are shown are put into words.
 pub(crate) fn rows(live: &Live<'_>, context: &Context, top: usize) -> (usize, Vec<Row>) {

@@ -8,8 +8,8 @@ use hashbrown::HashMap;
 
 use crate::allocation::location::BEFORE_RECORDING;
 use crate::allocation::tensor_module::{TensorModules, parent};
-use crate::report::live_groups::{Group, Live};
-use crate::report::row::{Detail, Row};
+use crate::grouping::live_groups::{Group, Live};
+use crate::grouping::row::{Detail, Row};
 
 const NO_MODULE: &str = "(no module)";
 

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use floodmark_trace::{Bytes, Device, Subject, Trace};
 
-use crate::allocation::category::categories_after;
 use crate::allocation::context::{Context, Phase};
 use crate::allocation::location::BEFORE_RECORDING;
+use crate::grouping::live_groups::{Group, Live};
+use crate::grouping::row::{Detail, Row};
+use crate::moment::category_levels::categories_after;
 use crate::moment::totals::Totals;
-use crate::report::live_groups::{Group, Live};
-use crate::report::row::{Detail, Row};
 
 /// What happened in one step.
 #[derive(Debug, Default)]

@@ -6,9 +6,9 @@ use floodmark_trace::{AllocationId, Bytes, Device, Micros, Subject, Trace};
 
 use crate::allocation::context::{Context, Phase};
 use crate::allocation::location::BEFORE_RECORDING;
+use crate::grouping::live_groups::Live;
+use crate::grouping::row::{Detail, Row};
 use crate::moment::totals::Totals;
-use crate::report::live_groups::Live;
-use crate::report::row::{Detail, Row};
 
 /// Phases that made nothing of what is there have a row too: they have a peak.
 pub(crate) fn rows(live: &Live<'_>, context: &Context, mut peaks: FoundPeaks) -> Vec<Row> {

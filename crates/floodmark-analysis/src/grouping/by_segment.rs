@@ -3,7 +3,7 @@
 use floodmark_allocator::{BlockState, Layout, SegmentView};
 use floodmark_trace::Bytes;
 
-use crate::report::row::{Detail, Row};
+use crate::grouping::row::{Detail, Row};
 
 /// How many characters the picture of a segment has.
 const WIDTH: usize = 32;

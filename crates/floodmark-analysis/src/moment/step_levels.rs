@@ -2,8 +2,8 @@
 
 use floodmark_trace::{Device, Subject, Trace};
 
+use crate::moment::levels::Levels;
 use crate::moment::totals::Totals;
-use crate::timeline::curve::Levels;
 
 /// The levels at the ends that were read.
 #[derive(Debug, Clone)]

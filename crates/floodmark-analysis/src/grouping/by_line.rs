@@ -3,8 +3,8 @@
 //! A backward allocation goes to the line whose forward caused it, in a row of its own.
 
 use crate::allocation::location::{Line, Lines, marked};
-use crate::report::live_groups::{Live, common};
-use crate::report::row::{Detail, Row};
+use crate::grouping::live_groups::{Live, common};
+use crate::grouping::row::{Detail, Row};
 
 pub(crate) fn rows(live: &Live<'_>, torch_frames: bool) -> Vec<Row> {
     let mut lines = Lines::new(live.trace, torch_frames);

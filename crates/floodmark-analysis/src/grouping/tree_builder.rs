@@ -6,7 +6,7 @@ use std::hash::Hash;
 use floodmark_trace::Bytes;
 use hashbrown::HashMap;
 
-use crate::report::by_module::Tree;
+use crate::grouping::by_module::Tree;
 
 /// A node is shown when it has at least this part of all.
 const SMALLEST_PART: u64 = 2000;

@@ -5,8 +5,8 @@ use floodmark_trace::Category;
 use crate::allocation::category::category;
 use crate::allocation::context::Context;
 use crate::allocation::location::allocation_location;
-use crate::report::live_groups::Live;
-use crate::report::row::{Detail, Largest, Row};
+use crate::grouping::live_groups::Live;
+use crate::grouping::row::{Detail, Largest, Row};
 
 /// How many allocations of each category are named.
 const NAMED: usize = 3;

@@ -3,8 +3,8 @@
 use floodmark_trace::TextId;
 
 use crate::allocation::location::BEFORE_RECORDING;
-use crate::report::live_groups::Live;
-use crate::report::row::{Detail, Row};
+use crate::grouping::live_groups::Live;
+use crate::grouping::row::{Detail, Row};
 
 pub(crate) fn rows(live: &Live<'_>) -> Vec<Row> {
     let groups = live.group_by_with_unseen(None, |_, allocation| {

@@ -11,13 +11,12 @@
 
 use std::str::FromStr;
 
-use floodmark_trace::{Device, Trace};
+use floodmark_trace::{Device, Subject, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::context::Context;
 use crate::moment::{initial_events, micros};
-use crate::timeline::is_shown;
 
 /// How many knots an axis of events has at most.
 const MOST_KNOTS: usize = 2048;
@@ -309,6 +308,32 @@ fn chosen(
 ) -> impl Iterator<Item = (u64, u64)> + '_ {
     let (count, every) = (times.len().max(1) as u64, times.len().div_ceil(most).max(1));
     (0_u64..).zip(times).step_by(every).map(move |(at, &time)| (time, from + length / count * at))
+}
+
+/// Whether an event is one that the program or the driver has something to do with.
+pub(crate) fn is_shown(subject: Subject) -> bool {
+    match subject {
+        Subject::Alloc(_)
+        | Subject::Free { .. }
+        | Subject::FreeCompleted(_)
+        | Subject::FreeUnknown(_)
+        | Subject::SegmentAlloc(_)
+        | Subject::SegmentFree(_)
+        | Subject::SegmentMap(_)
+        | Subject::SegmentUnmap(_)
+        | Subject::Oom(_) => true,
+        Subject::InitialSegment(_)
+        | Subject::Reserved(_)
+        | Subject::Label { .. }
+        | Subject::Saved(_)
+        | Subject::Unpacked(_)
+        | Subject::Step(_)
+        | Subject::Mark(_)
+        | Subject::PhaseBegin(_)
+        | Subject::PhaseEnd(_)
+        | Subject::OptimizerBegin
+        | Subject::OptimizerEnd => false,
+    }
 }
 
 #[cfg(test)]
