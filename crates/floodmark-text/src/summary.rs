@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use floodmark_analysis::{DeviceSummary, Summary};
 
-use crate::text::plural::plural;
-use crate::text::sentence;
-use crate::text::terminal_safe::safe_text;
+use crate::plural::plural;
+use crate::sentence;
+use crate::terminal_safe::safe_text;
 
 /// What is said at the end of a run: how much, when, what is missing.
 pub fn render_summary(summary: &Summary) -> String {

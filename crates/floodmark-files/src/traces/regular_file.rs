@@ -1,4 +1,4 @@
-//! The one way in which a trace, a snapshot or a segment of a journal is opened: regular files only.
+//! The one way in which a trace, a snapshot or a chunk of a journal is opened: regular files only.
 //!
 //! A pipe or a device has no end that can be known, and no journal beside it; `/dev/zero` would be read for ever.
 

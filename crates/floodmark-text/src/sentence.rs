@@ -5,7 +5,7 @@ use std::fmt::Write;
 use floodmark_analysis::{At, Limit, Moment};
 use floodmark_trace::AppliedChange;
 
-use crate::text::short_path::shorten;
+use crate::short_path::shorten;
 
 /// `Peak of cuda:0: 13.54 GiB allocated, 14.20 GiB reserved, in step 3, backward of mlp, at 1.234 s`.
 pub fn moment(moment: &Moment) -> String {

@@ -2,9 +2,9 @@
 
 use floodmark_analysis::{By, Report};
 
-use crate::text::plural::plural;
-use crate::text::sentence;
-use crate::text::sheet::Sheet;
+use crate::plural::plural;
+use crate::sentence;
+use crate::sheet::Sheet;
 
 /// What is shown of an answer.
 #[derive(Debug)]

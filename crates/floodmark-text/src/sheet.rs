@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use floodmark_analysis::{At, By, Detail, Frame, Report, Row};
 use floodmark_trace::Bytes;
 
-use crate::text::bar::share;
-use crate::text::sentence::phase_name;
-use crate::text::short_path::shorten;
+use crate::bar::share;
+use crate::sentence::phase_name;
+use crate::short_path::shorten;
 
 /// On which side the cells of a column line up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

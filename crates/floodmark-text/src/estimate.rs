@@ -5,11 +5,11 @@ use floodmark_analysis::{
 };
 use floodmark_trace::{Bytes, Engine, PhantomEnd, PhantomRead};
 
-use crate::text::answer_text::AnswerText;
-use crate::text::plural::plural;
-use crate::text::sentence;
-use crate::text::sheet::{self, Bars, Cells, Sheet, Side};
-use crate::text::short_path::shorten;
+use crate::answer_text::AnswerText;
+use crate::plural::plural;
+use crate::sentence;
+use crate::sheet::{self, Bars, Cells, Sheet, Side};
+use crate::short_path::shorten;
 
 impl From<&Estimate> for AnswerText {
     fn from(found: &Estimate) -> Self {

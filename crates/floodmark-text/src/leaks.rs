@@ -3,10 +3,10 @@
 use floodmark_analysis::{Leak, Leaks};
 use floodmark_trace::Bytes;
 
-use crate::text::answer_text::AnswerText;
-use crate::text::plural::plural;
-use crate::text::sheet::{self, Bar, Bars, Cells, Sheet, Tone, signed};
-use crate::text::short_path::shorten;
+use crate::answer_text::AnswerText;
+use crate::plural::plural;
+use crate::sheet::{self, Bar, Bars, Cells, Sheet, Tone, signed};
+use crate::short_path::shorten;
 
 /// How many frames of a stack are shown.
 const FRAMES: usize = 6;

@@ -8,13 +8,13 @@ use anstyle::{AnsiColor, Style};
 use floodmark_analysis::{is_location, shorter_forms};
 use unicode_width::UnicodeWidthStr;
 
-use crate::text::answer_text::AnswerText;
-use crate::text::bar::bar;
-use crate::text::output_style::OutputStyle;
-use crate::text::palette;
-use crate::text::sheet::{Bar, Bars, Cells, Sheet, Side, Tone};
-use crate::text::terminal_safe::safe_text;
-use crate::text::truncate::{cut_end, cut_location, rewrap, wrap};
+use crate::answer_text::AnswerText;
+use crate::bar::bar;
+use crate::output_style::OutputStyle;
+use crate::palette;
+use crate::sheet::{Bar, Bars, Cells, Sheet, Side, Tone};
+use crate::terminal_safe::safe_text;
+use crate::truncate::{cut_end, cut_location, rewrap, wrap};
 
 /// The text of an answer: a sentence, what is missing, the rows, what was left out.
 pub fn render(answer: impl Into<AnswerText>) -> String {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::text::answer_text::AnswerText;
-use crate::text::sheet::{Cells, Sheet, Side};
+use crate::answer_text::AnswerText;
+use crate::sheet::{Cells, Sheet, Side};
 
 /// The HTML of an answer: one element, with nothing that runs or loads.
 pub fn render_html(answer: impl Into<AnswerText>) -> String {

@@ -6,8 +6,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use floodmark_trace::Trace;
-use floodmark_trace::journal::{LEDGER_LINE_BYTES, LEDGER_NAME};
-use floodmark_trace::journal_state::{FOLDER_SUFFIX, STATE_BYTES, STATE_FILE, is_held, read_state};
+use floodmark_trace::journal::state::{
+    FOLDER_SUFFIX, STATE_BYTES, STATE_FILE, is_held, read_state,
+};
+use floodmark_trace::journal::{CHUNK_EXTENSION, LEDGER_LINE_BYTES, LEDGER_NAME};
 
 use crate::traces::open::OpenError;
 use crate::traces::regular_file::open_regular;
@@ -107,7 +109,7 @@ fn record_files(path: &Path) -> io::Result<Vec<PathBuf>> {
         let entry = entry?;
         let path = entry.path();
         let is_ledger = path.file_name() == Some(OsStr::new(LEDGER_NAME));
-        let is_ours = is_ledger || path.extension() == Some(OsStr::new("seg"));
+        let is_ours = is_ledger || path.extension() == Some(OsStr::new(CHUNK_EXTENSION));
         // What is not a file is not ours.
         if is_ours && entry.file_type()?.is_file() {
             paths.push(path);

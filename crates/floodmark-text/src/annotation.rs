@@ -6,12 +6,12 @@ use std::fmt::Write;
 use floodmark_analysis::{AnnotatedLine, Annotation};
 use floodmark_trace::Bytes;
 
-use crate::text::answer_text::AnswerText;
-use crate::text::bar::share;
-use crate::text::plural::plural;
-use crate::text::sentence;
-use crate::text::sheet::{self, Bar, Bars, Cells, Sheet, Tone};
-use crate::text::short_path::shorten;
+use crate::answer_text::AnswerText;
+use crate::bar::share;
+use crate::plural::plural;
+use crate::sentence;
+use crate::sheet::{self, Bar, Bars, Cells, Sheet, Tone};
+use crate::short_path::shorten;
 
 /// Lines that are shown around a hot one outside a function.
 const AROUND: usize = 3;

@@ -3,11 +3,11 @@
 use floodmark_analysis::{Detail, OomReport, Proof, Row};
 use floodmark_trace::Bytes;
 
-use crate::text::answer_text::AnswerText;
-use crate::text::plural::plural;
-use crate::text::sentence;
-use crate::text::sheet::{self, Cells, Sheet};
-use crate::text::short_path::shorten;
+use crate::answer_text::AnswerText;
+use crate::plural::plural;
+use crate::sentence;
+use crate::sheet::{self, Cells, Sheet};
+use crate::short_path::shorten;
 
 impl From<&OomReport> for AnswerText {
     fn from(found: &OomReport) -> Self {

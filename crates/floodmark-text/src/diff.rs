@@ -3,11 +3,11 @@
 use floodmark_analysis::{At, By, Diff, DiffDetail, DiffRow, Total};
 use floodmark_trace::Bytes;
 
-use crate::text::answer_text::AnswerText;
-use crate::text::plural::plural;
-use crate::text::sentence;
-use crate::text::sheet::{self, Bar, Bars, Cells, Sheet, Tone, frames_below, signed};
-use crate::text::short_path::shorten;
+use crate::answer_text::AnswerText;
+use crate::plural::plural;
+use crate::sentence;
+use crate::sheet::{self, Bar, Bars, Cells, Sheet, Tone, frames_below, signed};
+use crate::short_path::shorten;
 
 impl From<&Diff> for AnswerText {
     fn from(diff: &Diff) -> Self {

@@ -3,10 +3,10 @@
 use floodmark_analysis::{Advice, AdviceReport, Cause, CauseKind};
 use floodmark_trace::Bytes;
 
-use crate::text::answer_text::AnswerText;
-use crate::text::sheet::{self, Bar, Bars, Cells, Sheet, Tone};
-use crate::text::short_path::shorten;
-use crate::text::truncate::wrap;
+use crate::answer_text::AnswerText;
+use crate::sheet::{self, Bar, Bars, Cells, Sheet, Tone};
+use crate::short_path::shorten;
+use crate::truncate::wrap;
 
 /// With the columns before it, 100 characters.
 const WIDTH: usize = 67;

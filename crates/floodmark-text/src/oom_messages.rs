@@ -3,11 +3,11 @@
 use floodmark_analysis::{OomMessage, OomMessageReason, OomMessages, OomRemedy};
 use floodmark_trace::Bytes;
 
-use crate::text::answer_text::AnswerText;
-use crate::text::plural::plural;
-use crate::text::sheet::{self, Cells, Sheet};
-use crate::text::short_path::shorten;
-use crate::text::truncate::wrap;
+use crate::answer_text::AnswerText;
+use crate::plural::plural;
+use crate::sheet::{self, Cells, Sheet};
+use crate::short_path::shorten;
+use crate::truncate::wrap;
 
 /// With the column before it, 100 characters.
 const WIDTH: usize = 95;

@@ -3,8 +3,8 @@
 use floodmark_analysis::{FailedRequest, SimulatedRun, Simulation};
 use floodmark_trace::Bytes;
 
-use crate::text::answer_text::AnswerText;
-use crate::text::sheet::{self, Bar, Bars, Cells, Sheet, Tone};
+use crate::answer_text::AnswerText;
+use crate::sheet::{self, Bar, Bars, Cells, Sheet, Tone};
 
 impl From<&Simulation> for AnswerText {
     fn from(found: &Simulation) -> Self {
