@@ -1,34 +1,22 @@
-//! GPUs as data, and the search for the largest value that fits on one.
+//! GPUs as data, and the searches for what fits on one.
 //!
-//! - [`GpuProfile`]: the figures of a GPU, from a TOML file of `profiles/` or of the user; [`find`] one by its name.
-//! - [`PhantomMachine`]: the simulated machine of an estimate, and the settings that the phantom gets.
-//! - [`Change`]: a change that is applied to a program while it runs.
-//! - [`largest_that_fits`] and [`cheapest_that_fits`]: the searches of `floodmark fit` and `floodmark plan`, which run
-//!   nothing themselves.
-//! - [`Rates`]: how long a step takes on a GPU.
+//! ## Modules
+//!
+//! From the bottom up: a module uses those with a smaller number, none beside it.
+//!
+//! 1. [`gpu`]: GPU profiles from TOML files, the simulated machine with the settings that the phantom gets, how long a
+//!    step takes; [`search`]: the largest values and the cheapest changes that fit, and the changes themselves.
 
-mod answer;
-mod change;
-mod combination;
-mod fewest_blocks;
-mod fit_search;
-mod frontier;
-mod machine;
-mod objective;
-mod plan_need;
-mod plan_search;
-mod profile;
-mod roofline;
+pub mod gpu;
+pub mod search;
 
-pub use answer::{ValueAt, ValueAtError};
-pub use change::{
-    CHANGE_NAMES, Change, ChangeError, Checkpointed, HalfPrecision, HostCopies, StatesIn,
+pub use gpu::{
+    GpuError, GpuProfile, LibraryVersions, PhantomMachine, Rates, StepTime, ValueAt, ValueAtError,
+    find, flops, host_bytes, profiles, source,
 };
-pub use fit_search::{FitLimits, FitSearch, Tried, largest_that_fits};
-pub use frontier::{Dimension, Direction, Frontier, Point, frontier_that_fits};
-pub use machine::{LibraryVersions, PhantomMachine};
-pub use objective::{Objective, ObjectiveError};
-pub use plan_need::{Combination, Need, Outcome};
-pub use plan_search::{Allowed, PlanSearch, cheapest_that_fits};
-pub use profile::{GpuError, GpuProfile, find, profiles, source};
-pub use roofline::{Rates, StepTime, flops, host_bytes};
+pub use search::{
+    Allowed, CHANGE_NAMES, Change, ChangeError, Checkpointed, Combination, Dimension, Direction,
+    FitLimits, FitSearch, Frontier, HalfPrecision, HostCopies, Need, Objective, ObjectiveError,
+    Outcome, PlanSearch, Point, StatesIn, Tried, cheapest_that_fits, frontier_that_fits,
+    largest_that_fits,
+};

@@ -4,8 +4,8 @@ use floodmark_phantom_control::{MOST_DEVICES, Settings};
 use floodmark_trace::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::answer::ValueAt;
-use crate::profile::{GpuError, GpuProfile, find};
+use crate::gpu::profile::{GpuError, GpuProfile, find};
+use crate::gpu::value_at::ValueAt;
 
 /// A simulated machine: GPUs that are alike, and a rank of a job. A child process gets its parent's as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 
 use floodmark_trace::Bytes;
 
-use crate::change::{Change, Checkpointed, HalfPrecision, HostCopies, StatesIn};
-use crate::combination::{excludes, joined, with};
-use crate::fewest_blocks::{BlockNeed, BlockSearch};
-use crate::plan_need::{Alone, Combination, Cost, Need, Outcome};
+use crate::search::change::{Change, Checkpointed, HalfPrecision, HostCopies, StatesIn};
+use crate::search::combination::{excludes, joined, with};
+use crate::search::fewest_blocks::{BlockNeed, BlockSearch};
+use crate::search::plan_need::{Alone, Combination, Cost, Need, Outcome};
 
 /// A step that takes longer by this factor is worth another change: less may be chance where the host limits a step.
 const NOTICEABLY_SLOWER: f64 = 1.3;

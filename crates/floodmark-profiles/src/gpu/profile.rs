@@ -11,25 +11,25 @@ use floodmark_trace::Hint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::roofline::Rates;
+use crate::gpu::roofline::Rates;
 
 /// The profiles that are part of the program: the name on the command line, and the file.
 const EMBEDDED: [(&str, &str); 15] = [
-    ("v100-16gb", include_str!("../profiles/v100-16gb.toml")),
-    ("v100-32gb", include_str!("../profiles/v100-32gb.toml")),
-    ("t4", include_str!("../profiles/t4.toml")),
-    ("a10", include_str!("../profiles/a10.toml")),
-    ("a100-40gb", include_str!("../profiles/a100-40gb.toml")),
-    ("a100-80gb", include_str!("../profiles/a100-80gb.toml")),
-    ("l4", include_str!("../profiles/l4.toml")),
-    ("l40s", include_str!("../profiles/l40s.toml")),
-    ("rtx3090", include_str!("../profiles/rtx3090.toml")),
-    ("rtx4090", include_str!("../profiles/rtx4090.toml")),
-    ("rtx5090", include_str!("../profiles/rtx5090.toml")),
-    ("h100", include_str!("../profiles/h100.toml")),
-    ("h100-pcie", include_str!("../profiles/h100-pcie.toml")),
-    ("h200", include_str!("../profiles/h200.toml")),
-    ("b200", include_str!("../profiles/b200.toml")),
+    ("v100-16gb", include_str!("../../profiles/v100-16gb.toml")),
+    ("v100-32gb", include_str!("../../profiles/v100-32gb.toml")),
+    ("t4", include_str!("../../profiles/t4.toml")),
+    ("a10", include_str!("../../profiles/a10.toml")),
+    ("a100-40gb", include_str!("../../profiles/a100-40gb.toml")),
+    ("a100-80gb", include_str!("../../profiles/a100-80gb.toml")),
+    ("l4", include_str!("../../profiles/l4.toml")),
+    ("l40s", include_str!("../../profiles/l40s.toml")),
+    ("rtx3090", include_str!("../../profiles/rtx3090.toml")),
+    ("rtx4090", include_str!("../../profiles/rtx4090.toml")),
+    ("rtx5090", include_str!("../../profiles/rtx5090.toml")),
+    ("h100", include_str!("../../profiles/h100.toml")),
+    ("h100-pcie", include_str!("../../profiles/h100-pcie.toml")),
+    ("h200", include_str!("../../profiles/h200.toml")),
+    ("b200", include_str!("../../profiles/b200.toml")),
 ];
 
 /// A GPU profile.

@@ -1,7 +1,7 @@
 //! Which changes go together.
 
-use crate::change::Change;
-use crate::plan_need::Combination;
+use crate::search::change::Change;
+use crate::search::plan_need::Combination;
 
 /// The combination with one more change, where that can be added.
 pub(crate) fn with(base: Combination, change: &Change) -> Combination {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::fit_search::{FitLimits, FitSearch, Tried, largest_that_fits};
+use crate::search::fit_search::{FitLimits, FitSearch, Tried, largest_that_fits};
 
 /// A value that is varied.
 #[derive(Debug, Clone, PartialEq, Eq)]

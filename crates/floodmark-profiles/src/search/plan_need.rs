@@ -2,7 +2,7 @@
 
 use floodmark_trace::{Bytes, Numerics};
 
-use crate::change::Change;
+use crate::search::change::Change;
 
 /// A combination of changes, in the order of [`Change`].
 pub type Combination = Vec<Change>;

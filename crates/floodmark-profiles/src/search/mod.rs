@@ -1,0 +1,19 @@
+//! The searches of `floodmark fit` and `floodmark plan`, and the changes of a program. They run nothing themselves.
+
+mod change;
+mod combination;
+mod fewest_blocks;
+mod fit_search;
+mod frontier;
+mod objective;
+mod plan_need;
+mod plan_search;
+
+pub use change::{
+    CHANGE_NAMES, Change, ChangeError, Checkpointed, HalfPrecision, HostCopies, StatesIn,
+};
+pub use fit_search::{FitLimits, FitSearch, Tried, largest_that_fits};
+pub use frontier::{Dimension, Direction, Frontier, Point, frontier_that_fits};
+pub use objective::{Objective, ObjectiveError};
+pub use plan_need::{Combination, Need, Outcome};
+pub use plan_search::{Allowed, PlanSearch, cheapest_that_fits};
