@@ -66,7 +66,7 @@ impl Asked {
 fn main() -> Result<()> {
     let path = std::env::args_os().nth(1).context("Failed to find the name of a trace")?;
     let before = status("VmRSS:")?;
-    let (open, trace) = timed(|| floodmark_session::traces::open_trace(Path::new(&path)));
+    let (open, trace) = timed(|| floodmark_files::traces::open_trace(Path::new(&path)));
     let trace = trace?;
     let opened = status("VmRSS:")?.saturating_sub(before);
     let while_opened = status("VmHWM:")?.saturating_sub(before);

@@ -32,11 +32,11 @@ fn main() -> Result<()> {
     let path = std::env::args_os().nth(1).context("Failed to find the name of a trace")?;
     let path = Path::new(&path);
     let before = status("VmRSS:")?;
-    let first = floodmark_session::traces::open_trace(path)?;
+    let first = floodmark_files::traces::open_trace(path)?;
     let memory = status("VmHWM:")?.saturating_sub(before);
     drop(first);
-    let open = best(|| floodmark_session::traces::open_trace(path));
-    let trace = floodmark_session::traces::open_trace(path)?;
+    let open = best(|| floodmark_files::traces::open_trace(path));
+    let trace = floodmark_files::traces::open_trace(path)?;
     let device = default_device(&trace, At::Peak)?;
     let version = TorchVersion::last_in(&trace.header.torch).unwrap_or(TorchVersion::CHECKED);
     let config = AllocatorConfig::parse(&trace.header.allocator_conf, version)?;

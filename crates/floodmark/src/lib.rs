@@ -1,23 +1,46 @@
 //! The program: what `floodmark …` does on a command line.
 //!
-//! A command is a file: it loads, asks, shows. `floodmark-session` opens traces and renders answers, which come
+//! A command is a file: it loads, asks, shows. `floodmark-files` opens traces and renders answers, which come
 //! from `floodmark-analysis`; here is what a command line, a terminal and a server need beyond that.
 //!
 //! [`main`] is called by the program of this crate, and in process by the Python package. Recording
-//! needs Python, so `floodmark run` comes back as a [`RunPlan`] for the caller to carry out, and `floodmark
-//! estimate` as an [`EstimatePlan`]; `floodmark doctor` and `--version` come back too, since they tell of torch.
+//! needs Python, so `floodmark run` comes back as a [`RunRequest`] for the caller to carry out, and `floodmark
+//! estimate` as an [`EstimateRequest`]; `floodmark doctor` and `--version` come back too, since they depend on torch.
 //!
-//! Exit status: 0 done; 1 the input or the question was wrong, or a limit that was set is passed; 2 we were
-//! wrong. stdout is data, stderr is talk.
+//! Exit status: 0: done; 1: the input or the question was wrong, or a limit that was set is passed; 2: internal
+//! error. stdout has the answer, stderr the messages.
+//!
+//! ## Modules
+//!
+//! From the bottom up: a module uses those with a smaller number, none beside it.
+//!
+//! 1. `text`: what the program writes: answers, CSV, errors with their hints, progress; `signals`: the signals that
+//!    end it.
+//! 2. `args`: the words of the command line.
+//! 3. `traces`: the traces that a path means.
+//! 4. `requests`: what Python is to do for `run` and `estimate`.
+//! 5. `tries`: estimates in processes of their own.
+//! 6. `fit`: the largest values that fit; `plan`: the cheapest changes that fit.
+//! 7. `server`: the page; `top`: the live view in a terminal.
+//! 8. `metrics`: figures for Prometheus.
+//! 9. `commands`: all other commands, a file each.
+//! 10. `schema`: the JSON Schema of the answers, the generated types and pages.
+//! 11. `mcp`: the commands as tools of an assistant.
 
+mod args;
 mod commands;
+mod fit;
 mod mcp;
 mod metrics;
+mod plan;
+mod requests;
 mod schema;
 mod server;
+mod signals;
 mod text;
 mod top;
-mod watched_trace;
+mod traces;
+mod tries;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -26,30 +49,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
+pub use args::LEAST_RECORDER_BYTES;
 pub use commands::doctor::show_doctor;
-pub use commands::estimate::EstimatePlan;
 pub use commands::export::saved_page::page_of;
-pub use commands::run::{LEAST_RECORDER_BYTES, RunPlan, Target};
+pub use requests::estimate::EstimateRequest;
+pub use requests::run::{RunRequest, Target};
+pub use text::exit_status::ExitStatus;
 pub use text::stdout_style::show;
 
-use commands::args::{self, misplaced};
+use args::misplaced;
 use commands::{
-    advise, annotate, diff, estimate, export, fit, gpus, info, leaks, oom, plan, report, run,
-    shell, simulate, view,
+    advise, annotate, diff, export, gpus, info, leaks, oom, report, shell, simulate, view,
 };
+use requests::{estimate, run};
 use text::output;
+use text::said::Said;
 
-/// How a command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum ExitStatus {
-    /// It did what it was asked.
-    Done = 0,
-    /// The input or the question was wrong, or a limit that the user set is passed.
-    Wrong = 1,
-    /// We were.
-    Failed = 2,
-}
+use crate::text::failure::{Failure, Result};
 
 /// What is left to do after [`main`].
 #[derive(Debug, Clone, PartialEq)]
@@ -57,9 +73,9 @@ pub enum Outcome {
     /// Nothing but to exit.
     Exit(ExitStatus),
     /// To record a program.
-    Run(RunPlan),
+    Run(RunRequest),
     /// To record a program on a phantom GPU.
-    Estimate(Box<EstimatePlan>),
+    Estimate(Box<EstimateRequest>),
     /// To find out what works here, for [`show_doctor`].
     Doctor {
         /// Whether to print JSON.
@@ -91,51 +107,16 @@ pub fn main(args: Vec<OsString>, python: &OsStr) -> Outcome {
         .unwrap_or(Outcome::Exit(ExitStatus::Failed))
 }
 
-/// What a command has to say.
-#[derive(Debug)]
-struct Said {
-    /// For stdout.
-    text: String,
-    /// Whether the text is for programs: it has no styles, and its names are exact.
-    is_exact: bool,
-    /// Why the exit status is not 0 although there is an answer.
-    objection: Option<anyhow::Error>,
-    /// What to ask next, for stderr.
-    hint: Option<String>,
-}
-
-impl From<String> for Said {
-    fn from(text: String) -> Self {
-        Self { text, is_exact: false, objection: None, hint: None }
-    }
-}
-
-impl Said {
-    /// Text for programs.
-    fn exactly(text: String) -> Self {
-        Self { is_exact: true, ..text.into() }
-    }
-
-    /// An answer as JSON.
-    fn json(answer: &impl serde::Serialize) -> anyhow::Result<Self> {
-        Ok(Self::exactly(serde_json::to_string_pretty(answer)? + "\n"))
-    }
-
-    fn print(&self) -> ExitStatus {
-        if self.is_exact { output::exact(&self.text) } else { output::data(&self.text) }
-    }
-}
-
 fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Outcome {
     let said = match command {
-        args::Command::Run(args) => match run::plan(args) {
-            Ok(plan) => return Outcome::Run(RunPlan { hint, ..plan }),
+        args::Command::Run(args) => match run::request(args) {
+            Ok(request) => return Outcome::Run(RunRequest { hint, ..request }),
             Err(error) => Err(error),
         },
-        args::Command::Estimate(args) => match estimate::plan(args) {
-            Ok(mut plan) => {
-                plan.run.hint = hint;
-                return Outcome::Estimate(Box::new(plan));
+        args::Command::Estimate(args) => match estimate::request(args) {
+            Ok(mut request) => {
+                request.run.hint = hint;
+                return Outcome::Estimate(Box::new(request));
             }
             Err(error) => Err(error),
         },
@@ -153,7 +134,7 @@ fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Ou
                     };
                     planned.said.print();
                     // This process becomes the program; it returns only where that failed.
-                    Err(anyhow::Error::new(run.exec()).context("Failed to run the program"))
+                    Err(Failure::from(run.exec()).context("Failed to run the program"))
                 }
                 Err(error) => Err(error),
             }
@@ -181,7 +162,7 @@ fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Ou
 }
 
 /// Prints what was said; the exit status.
-fn finished(said: anyhow::Result<Said>) -> ExitStatus {
+fn finished(said: Result<Said>) -> ExitStatus {
     match said {
         Ok(said) => match (said.print(), said.objection) {
             (ExitStatus::Done, Some(objection)) => output::failure(&objection),

@@ -1,14 +1,14 @@
 //! `floodmark advise`: what to change, with the bytes that each change saves.
 
-use anyhow::{Context, Result};
 use floodmark_analysis::{AdviceReport, At, advise as ask};
 use floodmark_trace::Bytes;
 
-use crate::Said;
+use crate::args::AdviseArgs;
 use crate::commands::answer::Answer;
-use crate::commands::args::AdviseArgs;
-use crate::commands::chosen_trace::{Chosen, choose_source};
 use crate::commands::plan_hint::plan_hint;
+use crate::text::failure::{Context, Result};
+use crate::text::said::Said;
+use crate::traces::chosen_trace::{Chosen, choose_source};
 
 pub(crate) fn advise(args: &AdviseArgs) -> Result<Said> {
     answer(args)?.said(args.json)

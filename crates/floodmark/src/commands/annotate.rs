@@ -3,18 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
 use floodmark_analysis::{AnnotationError, annotate as ask, main_script};
-use floodmark_session::source_text::{SourceText, stored_text, text_on_disk};
-use floodmark_session::text::annotation::AnnotatedSource;
+use floodmark_files::source_text::{SourceText, stored_text, text_on_disk};
+use floodmark_text::annotation::AnnotatedSource;
 use floodmark_trace::Trace;
 
-use crate::Said;
-use crate::commands::args::{AnnotateArgs, Source};
-use crate::commands::chosen_trace::{Chosen, Wanted, choose};
-use crate::commands::trace_paths::named_or_newest;
-use crate::text::failure::Problem;
+use crate::args::{AnnotateArgs, Source};
+use crate::text::failure::{Context, Failure, Problem, Result};
+use crate::text::said::Said;
 use crate::text::stdout_style;
+use crate::traces::chosen_trace::{Chosen, Wanted, choose};
+use crate::traces::trace_paths::named_or_newest;
 
 pub(crate) fn annotate(args: &AnnotateArgs) -> Result<Said> {
     let (trace, file) = match (args.source.trace.as_deref(), args.file.as_deref()) {
@@ -60,6 +59,6 @@ fn on_disk(trace: &Trace, path: &Path, given: &Path, recorded: &str) -> Result<O
     // A snapshot does not say when it was taken; its file does, unless it was copied.
     let written = fs::metadata(path).and_then(|about| about.modified()).ok();
     text_on_disk(trace, &[given, Path::new(recorded)], written).map_err(|(file, error)| {
-        anyhow::Error::new(error).context(format!("Failed to read `{}`", file.display()))
+        Failure::from(error).context(format!("Failed to read `{}`", file.display()))
     })
 }

@@ -1,13 +1,13 @@
 //! What a command found, before it is printed: the command line shows it, and the MCP server sends it.
 
-use anyhow::Result;
 use floodmark_analysis::program_folder;
-use floodmark_session::text::answer_text::AnswerText;
-use floodmark_session::text::short_path::with_program_folders;
+use floodmark_text::answer_text::AnswerText;
+use floodmark_text::short_path::with_program_folders;
 use floodmark_trace::Trace;
 use serde::Serialize;
 
-use crate::Said;
+use crate::text::failure::Result;
+use crate::text::said::Said;
 use crate::text::stdout_style;
 
 /// An answer, and what is said beside it.

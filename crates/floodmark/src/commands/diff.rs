@@ -1,17 +1,16 @@
 //! `floodmark diff`: what grew between two traces.
 
-use anyhow::Result;
 use floodmark_analysis::{Diff, DiffSides, FrameChoice, Question, Side, diff_between as ask};
-use floodmark_session::text::diff::amount;
-use floodmark_session::text::sentence;
+use floodmark_text::diff::amount;
+use floodmark_text::sentence;
 
-use crate::Said;
+use crate::args::DiffArgs;
 use crate::commands::answer::Answer;
-use crate::commands::args::DiffArgs;
-use crate::commands::chosen_trace::{Chosen, Wanted, choose};
 use crate::text::csv;
-use crate::text::failure::Problem;
+use crate::text::failure::{Failure, Problem, Result};
 use crate::text::output;
+use crate::text::said::Said;
+use crate::traces::chosen_trace::{Chosen, Wanted, choose};
 
 pub(crate) fn diff(args: &DiffArgs) -> Result<Said> {
     let answer = answer(args)?;
@@ -66,6 +65,6 @@ fn compare(a: &Chosen, b: &Chosen, sides: &DiffSides, question: &Question) -> Re
             Side::B => &b.path,
         };
         let cause = format!("`{}` has no answer", path.display());
-        anyhow::Error::new(error.source).context(cause).context(failed())
+        Failure::from(error.source).context(cause).context(failed())
     })
 }

@@ -3,12 +3,12 @@
 //! Python finds the facts, since recording needs it: it runs a small recording and a small estimate, each in a
 //! process of its own. Here they become an answer.
 
-use anyhow::{Context, Result, anyhow};
-use floodmark_session::text::answer_text::AnswerText;
-use floodmark_session::text::sheet::{self, Cells, Sheet};
+use floodmark_text::answer_text::AnswerText;
+use floodmark_text::sheet::{self, Cells, Sheet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::text::failure::{Context, Problem, Result};
 use crate::text::{output, stdout_style};
 use crate::{ExitStatus, Said};
 
@@ -105,7 +105,7 @@ fn said(facts: &str, json: bool) -> Result<Said> {
     let mut said =
         if json { Said::json(&answer)? } else { Said::from(stdout_style::show(&answer)) };
     if !answer.can_record {
-        said.objection = Some(anyhow!("recording does not work in this environment"));
+        said.objection = Some(Problem::CannotRecord.into());
     }
     Ok(said)
 }
@@ -122,9 +122,9 @@ mod tests {
     #[test]
     fn the_table_has_the_status_as_a_word_and_hints_below_their_row() {
         let answer: Doctor = serde_json::from_str(FACTS).unwrap();
-        let text = floodmark_session::text::text_table::render_as(
+        let text = floodmark_text::text_table::render_as(
             &AnswerText::from(&answer),
-            floodmark_session::text::output_style::OutputStyle::Plain,
+            floodmark_text::output_style::OutputStyle::Plain,
         );
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(

@@ -1,15 +1,15 @@
 //! `floodmark gpus`: the GPUs that can be simulated.
 
-use anyhow::{Context, Result};
 use floodmark_profiles::{GpuProfile, profiles, source};
-use floodmark_session::text::answer_text::AnswerText;
-use floodmark_session::text::sheet::{self, Cells, Sheet};
+use floodmark_text::answer_text::AnswerText;
+use floodmark_text::sheet::{self, Cells, Sheet};
 use floodmark_trace::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Said;
-use crate::commands::args::GpusArgs;
+use crate::args::GpusArgs;
+use crate::text::failure::{Context, Result};
+use crate::text::said::Said;
 use crate::text::stdout_style;
 
 /// A GPU that can be simulated.

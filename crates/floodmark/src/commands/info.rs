@@ -3,26 +3,26 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
 use floodmark_analysis::{DeviceSummary, Summary, summary};
-use floodmark_session::text::bar;
-use floodmark_session::text::output_style::OutputStyle;
-use floodmark_session::text::plural::plural;
-use floodmark_session::text::sheet::Tone;
-use floodmark_session::text::summary::{counts, device_line};
-use floodmark_session::text::terminal_safe::safe_text;
-use floodmark_session::text::text_table;
-use floodmark_session::text::truncate::wrap;
+use floodmark_text::bar;
+use floodmark_text::output_style::OutputStyle;
+use floodmark_text::plural::plural;
+use floodmark_text::sheet::Tone;
+use floodmark_text::summary::{counts, device_line};
+use floodmark_text::terminal_safe::safe_text;
+use floodmark_text::text_table;
+use floodmark_text::truncate::wrap;
 use floodmark_trace::Phantom;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Said;
-use crate::commands::args::InfoArgs;
+use crate::args::InfoArgs;
 use crate::commands::info_ranks::{RankInfo, RanksInfo};
-use crate::commands::trace_paths::{named_or_newest, open, ranks};
+use crate::text::failure::Result;
+use crate::text::said::Said;
 use crate::text::stdout_style;
+use crate::traces::trace_paths::{named_or_newest, open, ranks};
 
 /// What a trace holds; for a folder of ranks, what each of them holds.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::path::Path;
 
 use floodmark_analysis::{Rank, Ranks, Recording, Summary, ranks};
-use floodmark_session::text::answer_text::AnswerText;
-use floodmark_session::text::plural::plural;
-use floodmark_session::text::sheet::{self, Bar, Bars, Cells, Sheet, Tone};
-use floodmark_session::text::terminal_safe::safe_text;
+use floodmark_text::answer_text::AnswerText;
+use floodmark_text::plural::plural;
+use floodmark_text::sheet::{self, Bar, Bars, Cells, Sheet, Tone};
+use floodmark_text::terminal_safe::safe_text;
 
 use crate::commands::info::facts;
 

@@ -1,12 +1,12 @@
 //! `floodmark leaks`: what grows from step to step.
 
-use anyhow::{Context, Result};
 use floodmark_analysis::{At, Leaks, leaks as ask};
 
-use crate::Said;
+use crate::args::LeaksArgs;
 use crate::commands::answer::Answer;
-use crate::commands::args::LeaksArgs;
-use crate::commands::chosen_trace::{Chosen, choose_source};
+use crate::text::failure::{Context, Result};
+use crate::text::said::Said;
+use crate::traces::chosen_trace::{Chosen, choose_source};
 
 pub(crate) fn leaks(args: &LeaksArgs) -> Result<Said> {
     answer(args)?.said(args.json)

@@ -3,21 +3,20 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use anyhow::{Context, Result};
 use floodmark_analysis::{At, OomLogReader, OomMessages, OomReport, oom as ask};
-use floodmark_session::text::answer_text::AnswerText;
-use floodmark_session::traces::{open_text, read_log};
+use floodmark_files::traces::{open_text, read_log};
+use floodmark_text::answer_text::AnswerText;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Said;
+use crate::args::OomArgs;
 use crate::commands::answer::Answer;
-use crate::commands::args::OomArgs;
-use crate::commands::chosen_trace::{Chosen, Wanted, choose};
 use crate::commands::plan_hint::plan_hint;
-use crate::commands::trace_paths::named_or_newest;
-use crate::text::failure::Problem;
+use crate::text::failure::{Context, Problem, Result};
 use crate::text::output;
+use crate::text::said::Said;
+use crate::traces::chosen_trace::{Chosen, Wanted, choose};
+use crate::traces::trace_paths::named_or_newest;
 
 /// Why an allocation failed; from a text, what each message in it means.
 #[derive(Debug, Serialize, JsonSchema)]

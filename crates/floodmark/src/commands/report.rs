@@ -1,14 +1,14 @@
 //! `floodmark report`: what filled a device at a moment.
 
-use anyhow::{Context, Result};
 use floodmark_analysis::{FrameChoice, Question, Report, add_category_peaks, report as ask};
 
-use crate::Said;
+use crate::args::ReportArgs;
 use crate::commands::answer::Answer;
-use crate::commands::args::ReportArgs;
-use crate::commands::chosen_trace::{Chosen, choose_source};
 use crate::text::csv;
+use crate::text::failure::{Context, Result};
 use crate::text::output;
+use crate::text::said::Said;
+use crate::traces::chosen_trace::{Chosen, choose_source};
 
 pub(crate) fn report(args: &ReportArgs) -> Result<Said> {
     let answer = answer(args)?;

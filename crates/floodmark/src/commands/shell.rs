@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
 use clap_complete::generate;
 
-use crate::Said;
-use crate::commands::args::{Cli, CompletionsArgs, ManArgs};
+use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::text::failure::{Context, Result};
+use crate::text::said::Said;
 
 /// The completions of a shell, as a script for it.
 pub(crate) fn completions(args: &CompletionsArgs) -> Said {

@@ -1,14 +1,14 @@
 //! `floodmark simulate`: the same requests under other allocator settings, or on another GPU.
 
-use anyhow::{Context, Result};
 use floodmark_analysis::{At, Simulation, SimulationQuestion, simulation_with};
 use floodmark_trace::Bytes;
 
-use crate::Said;
+use crate::args::SimulateArgs;
 use crate::commands::answer::Answer;
-use crate::commands::args::SimulateArgs;
-use crate::commands::chosen_trace::{Chosen, choose_source};
+use crate::text::failure::{Context, Result};
 use crate::text::progress::Progress;
+use crate::text::said::Said;
+use crate::traces::chosen_trace::{Chosen, choose_source};
 
 pub(crate) fn simulate(args: &SimulateArgs) -> Result<Said> {
     answer(args)?.said(args.json)

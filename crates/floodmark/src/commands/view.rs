@@ -3,16 +3,15 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use floodmark_session::text::plural::plural;
-use floodmark_session::traces::is_irregular;
+use floodmark_files::traces::is_irregular;
+use floodmark_text::plural::plural;
 
-use crate::commands::args::ViewArgs;
-use crate::commands::trace_paths::named_or_newest;
+use crate::args::ViewArgs;
 use crate::server::browser::{Redirect, browser, open_browser};
 use crate::server::{self, Shown, Site};
-use crate::text::failure::Problem;
+use crate::text::failure::{Context, Failure, Problem, Result};
 use crate::text::output;
+use crate::traces::trace_paths::named_or_newest;
 
 /// The time between two looks for a file that does not exist yet.
 const REST: Duration = Duration::from_millis(200);
@@ -29,7 +28,8 @@ pub(crate) fn view(args: &ViewArgs) -> Result<String> {
     }
     let shown = Shown::open(&traces, args.follow)?;
     let count = plural(shown.traces.len() as u64, "trace");
-    let token = server::new_token().context("Failed to create a token")?;
+    let token =
+        server::new_token().map_err(Failure::from_library).context("Failed to create a token")?;
     let mut redirect = None;
     let ready = |address: &str| {
         // The address is the answer, and there is no end to wait for.
@@ -45,9 +45,9 @@ pub(crate) fn view(args: &ViewArgs) -> Result<String> {
     server::serve(Site::new(shown, token), args.port, ready).map_err(|error| {
         let failed = format!("Failed to listen on `127.0.0.1:{}`", args.port);
         if error.kind() == std::io::ErrorKind::AddrInUse {
-            anyhow::Error::new(Problem::PortInUse).context(failed)
+            Failure::from(Problem::PortInUse).context(failed)
         } else {
-            anyhow::Error::new(error).context(failed)
+            Failure::from(error).context(failed)
         }
     })?;
     Ok(String::new())

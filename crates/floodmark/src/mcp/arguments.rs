@@ -208,7 +208,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::commands::args::Cli;
+    use crate::args::Cli;
 
     fn words_of(tool: &str, given: Value) -> Result<Vec<String>, Refusal> {
         let folders = Folders::open(&[]).unwrap();

@@ -6,10 +6,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
 use clap::CommandFactory;
-use floodmark_session::text::text_table::render;
-use floodmark_session::traces::open_trace;
+use floodmark_files::traces::open_trace;
+use floodmark_text::text_table::render;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
@@ -17,9 +16,9 @@ use super::arguments::{Object, strings, words};
 use super::folders::Folders;
 use super::refusal::Refusal;
 use super::tools::{ESTIMATE, ToolAnswer, parse};
-use crate::commands::args::{Cli, Command, EstimateArgs};
-use crate::commands::{estimate, run};
-use crate::text::failure::Problem;
+use crate::args::{Cli, Command, EstimateArgs};
+use crate::requests::{estimate, run};
+use crate::text::failure::{Context, Problem, Result};
 
 /// Answers a call.
 pub(super) async fn answer(given: Object, folders: &Folders, python: &OsStr) -> Result<ToolAnswer> {

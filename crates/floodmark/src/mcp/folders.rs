@@ -5,10 +5,9 @@ use std::env;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use anyhow::{Context, Result};
-
 use super::refusal::Refusal;
-use crate::commands::trace_paths::is_named_like_a_trace;
+use crate::text::failure::{Context, Result};
+use crate::traces::trace_paths::is_named_like_a_trace;
 
 /// Traces are looked for in a folder, in its folders, and in theirs.
 pub(super) const DEPTH: usize = 3;

@@ -19,11 +19,11 @@ mod tools;
 use std::ffi::OsStr;
 use std::io::{IsTerminal, stdin};
 
-use anyhow::{Context, Result};
 use rmcp::service::{ServerInitializeError, serve_server};
 use rmcp::transport::io::stdio_pipes;
 
-use crate::commands::args::McpArgs;
+use crate::args::McpArgs;
+use crate::text::failure::{Context, Failure, Result};
 use crate::text::output;
 use folders::Folders;
 use lines::Lines;
@@ -42,10 +42,17 @@ pub(crate) fn mcp(args: &McpArgs, python: &OsStr) -> Result<String> {
     let ended = runtime.block_on(async {
         let (read, write) = stdio_pipes();
         match serve_server(server, Lines::new(read, write)).await {
-            Ok(running) => running.waiting().await.map(|_| ()).context("the server failed"),
+            Ok(running) => running
+                .waiting()
+                .await
+                .map(|_| ())
+                .map_err(Failure::from_library)
+                .context("the server failed"),
             // Nothing was asked.
             Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
-            Err(error) => Err(error).context("stdin has no request of an MCP client"),
+            Err(error) => {
+                Err(Failure::from_library(error)).context("stdin has no request of an MCP client")
+            }
         }
     });
     // An answer that is still being computed has no reader.

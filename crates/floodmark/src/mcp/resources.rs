@@ -4,14 +4,14 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use rmcp::model::Resource;
 
 use super::folders::Folders;
 use super::refusal::Refusal;
 use super::tools::overview;
-use crate::commands::trace_paths::is_named_like_a_trace;
+use crate::text::failure::{Context, Result};
+use crate::traces::trace_paths::is_named_like_a_trace;
 
 const SCHEME: &str = "flood://";
 /// What a path has in an address as it is.

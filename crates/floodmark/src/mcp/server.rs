@@ -5,7 +5,6 @@
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
@@ -22,7 +21,7 @@ use super::folders::Folders;
 use super::refusal::Refusal;
 use super::tools::{ESTIMATE, ToolAnswer};
 use super::{estimate, resources, tools};
-use crate::text::failure::plain_message;
+use crate::text::failure::{Failure, Result, plain_message};
 
 /// Each call has a trace in memory: no more than this many at once.
 const CALLS_AT_ONCE: usize = 4;
@@ -65,12 +64,12 @@ impl Server {
         work: impl FnOnce(&Folders) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let folders = Arc::clone(&self.folders);
-        let permit = Arc::clone(&self.calls).acquire_owned().await?;
+        let permit = Arc::clone(&self.calls).acquire_owned().await.map_err(|_| Refusal::Bug)?;
         let done = spawn_blocking(move || {
             let _permit = permit;
             work(&folders)
         });
-        done.await.unwrap_or_else(|_| Err(anyhow!(Refusal::Bug)))
+        done.await.unwrap_or_else(|_| Err(Failure::from(Refusal::Bug)))
     }
 }
 
@@ -101,7 +100,7 @@ impl ServerHandler for Server {
         }
         let answered = tokio::select! {
             answered = self.answer(name, request.arguments.unwrap_or_default()) => answered,
-            () = context.ct.cancelled() => Err(anyhow!(Refusal::Cancelled)),
+            () = context.ct.cancelled() => Err(Failure::from(Refusal::Cancelled)),
         };
         let result = match answered {
             Ok(answer) => {
@@ -131,7 +130,7 @@ impl ServerHandler for Server {
         let uri = request.uri.clone();
         let read = tokio::select! {
             read = self.compute(move |folders| resources::read(&uri, folders)) => read,
-            () = context.ct.cancelled() => Err(anyhow!(Refusal::Cancelled)),
+            () = context.ct.cancelled() => Err(Failure::from(Refusal::Cancelled)),
         };
         let text = read.map_err(|error| unreadable(&error))?;
         let contents = ResourceContents::text(text, request.uri);
@@ -140,6 +139,6 @@ impl ServerHandler for Server {
 }
 
 /// A resource has no errors of its own: they are those of the protocol.
-fn unreadable(error: &anyhow::Error) -> ErrorData {
+fn unreadable(error: &Failure) -> ErrorData {
     ErrorData::resource_not_found(plain_message(error), None)
 }

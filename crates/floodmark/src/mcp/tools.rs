@@ -4,14 +4,13 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
 use floodmark_analysis::{AdviceReport, Diff, Estimate, Leaks, Report, Simulation};
-use floodmark_session::text::answer_text::AnswerText;
-use floodmark_session::text::output_style::OutputStyle;
-use floodmark_session::text::short_path::with_program_folders;
-use floodmark_session::text::text_table::render;
-use floodmark_session::traces::read_log;
+use floodmark_files::traces::read_log;
+use floodmark_text::answer_text::AnswerText;
+use floodmark_text::output_style::OutputStyle;
+use floodmark_text::short_path::with_program_folders;
+use floodmark_text::text_table::render;
 use rmcp::model::{Tool, ToolAnnotations};
 use schemars::Schema;
 use serde::Serialize;
@@ -20,12 +19,13 @@ use serde_json::{Value, json};
 use super::arguments::{Object, properties, words};
 use super::folders::Folders;
 use super::refusal::Refusal;
+use crate::args::{Cli, Command};
 use crate::commands::answer::Answer;
-use crate::commands::args::{Cli, Command};
 use crate::commands::info::Info;
 use crate::commands::oom::OomAnswer;
 use crate::commands::{advise, diff, info, leaks, oom, report, simulate};
 use crate::schema::schema_of;
+use crate::text::failure::{Context, Result};
 
 /// The tool that runs a program.
 pub(super) const ESTIMATE: &str = "estimate";

@@ -8,14 +8,13 @@
 mod serve;
 mod text;
 
-use anyhow::Result;
 use floodmark_analysis::LiveSummary;
-use floodmark_session::traces::OpenError;
+use floodmark_files::traces::OpenError;
 
-use crate::commands::args::MetricsArgs;
-use crate::text::failure::Problem;
+use crate::args::MetricsArgs;
+use crate::text::failure::{Failure, Problem, Result};
 use crate::text::output;
-use crate::watched_trace::{WatchedTrace, watched_paths};
+use crate::traces::watched_trace::{WatchedTrace, watched_paths};
 
 /// All traces that are served.
 #[derive(Debug)]
@@ -57,9 +56,9 @@ pub(crate) fn metrics(args: &MetricsArgs) -> Result<String> {
     serve::serve(sources, args.listen).map_err(|error| {
         let failed = format!("Failed to listen on `{}`", args.listen);
         if error.kind() == std::io::ErrorKind::AddrInUse {
-            anyhow::Error::new(Problem::PortInUse).context(failed)
+            Failure::from(Problem::PortInUse).context(failed)
         } else {
-            anyhow::Error::new(error).context(failed)
+            Failure::from(error).context(failed)
         }
     })?;
     Ok(String::new())

@@ -9,17 +9,17 @@ use floodmark_analysis::{
     Sandwich, Segments, SimulatedSegments, Simulation, SourceFiles, Steps, TensorLifetime,
     Timeline, TimelineTile,
 };
-use floodmark_trace::StepTotals;
+use floodmark_trace::{RecordingOptions, StepTotals};
 use schemars::JsonSchema;
 use serde_json::Value;
 
 use super::command_pages::{EXAMPLE, list_of_commands, page_of, shown};
 use super::markdown::markdown;
-use super::typed_dicts::typed_dicts;
+use super::typed_dicts::{ANSWERS, OPTIONS, typed_dicts};
 use super::typescript::typescript;
-use super::{CommandAnswers, of_commands, schema_of};
-use crate::commands::args::Cli;
-use crate::commands::plan::Plan;
+use super::{CommandAnswers, of_commands, schema_of, schema_of_input};
+use crate::args::Cli;
+use crate::plan::Plan;
 use crate::server::answer::Traces;
 use crate::server::follow::{Ended, Grown};
 use crate::server::refusal::Problem;
@@ -105,7 +105,20 @@ fn the_types_of_the_page_are_those_of_its_answers() {
 #[test]
 fn the_types_of_the_python_package_are_those_of_its_answers() {
     let root = Value::from(schema_of::<PythonAnswers>());
-    check("python/floodmark/reports/answer_types.py", &typed_dicts(&root));
+    check("python/floodmark/reports/answer_types.py", &typed_dicts(ANSWERS, &root));
+}
+
+/// What Python is given.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct PythonOptions {
+    recording: RecordingOptions,
+}
+
+#[test]
+fn the_options_of_the_python_package_are_those_of_the_recorder() {
+    let root = Value::from(schema_of_input::<PythonOptions>());
+    check("python/floodmark/recording/option_types.py", &typed_dicts(OPTIONS, &root));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The JSON Schema of all answers, made from the types that are written.
 //!
 //! `floodmark schema` prints [`of_commands`], which is also `docs/reference/schema.json`. The reference page, the
-//! types of the page and those of the Python package are made from it by the tests in [`generated`], and so are the
+//! types of the page and those of the Python package are made from it by the tests in `generated.rs`, and so are the
 //! reference pages of the commands; `make types` writes them.
 
 use floodmark_analysis::{
@@ -13,10 +13,10 @@ use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
 use crate::commands::doctor::Doctor;
-use crate::commands::fit::Fit;
 use crate::commands::gpus::GpuRow;
 use crate::commands::info::Info;
-use crate::commands::plan::Plan;
+use crate::fit::Fit;
+use crate::plan::Plan;
 
 #[cfg(test)]
 #[expect(clippy::format_push_string, reason = "a test writes the text, once")]
@@ -92,6 +92,12 @@ pub(crate) fn schema_of<T: JsonSchema>() -> Schema {
     settings.untagged_enum_variant_titles = true;
     let settings = settings.with_transform(RecursiveTransform(left_out_instead_of_null));
     settings.into_generator().into_root_schema_for::<T>()
+}
+
+/// The schema of what is read, not written: a field with a default may be left out.
+#[cfg(test)]
+fn schema_of_input<T: JsonSchema>() -> Schema {
+    SchemaSettings::draft2020_12().for_deserialize().into_generator().into_root_schema_for::<T>()
 }
 
 /// A field that may be left out is left out where it would be null.

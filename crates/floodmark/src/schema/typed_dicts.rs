@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::document::{Field, Shape, definitions, description, fields, shapes};
 
-const HEAD: &str = "\
+/// The head of the answers' types.
+pub(super) const ANSWERS: &str = "\
 \"\"\"What `.to_dict()` of an answer, its rows and other dictionaries hold.
 
 Made from the Rust types by `make types`: not to be edited.
@@ -15,12 +16,24 @@ from __future__ import annotations
 from typing import Literal, TypedDict, Union, final
 ";
 
+/// The head of the options' types.
+pub(super) const OPTIONS: &str = "\
+\"\"\"The options of a recording.
+
+Made from the Rust types by `make types`: not to be edited.
+\"\"\"
+
+from __future__ import annotations
+
+from typing import TypedDict
+";
+
 /// How long a line is at most.
 const WIDTH: usize = 100;
 
 /// A definition for each of the schema, in an order in which nothing is used before it is defined.
-pub(super) fn typed_dicts(root: &Value) -> String {
-    let mut text = HEAD.to_owned();
+pub(super) fn typed_dicts(head: &str, root: &Value) -> String {
+    let mut text = head.to_owned();
     let (objects, others): (Vec<_>, Vec<_>) =
         definitions(root).iter().partition(|(_, schema)| schema["type"] == "object");
     let (first, last): (Vec<_>, Vec<_>) =
@@ -60,6 +73,9 @@ fn class(name: &str, schema: &Value, fields: &[Field<'_>]) -> String {
     let mark = if schema["title"].is_string() { "@final\n" } else { "" };
     if optional.is_empty() {
         return body(&format!("{mark}class {name}(TypedDict):"), said, &required);
+    }
+    if required.is_empty() {
+        return body(&format!("{mark}class {name}(TypedDict, total=False):"), said, &optional);
     }
     let base = format!("_{name}Optional");
     body(&format!("class {base}(TypedDict, total=False):"), "", &optional)

@@ -19,7 +19,7 @@ use super::in_parallel::in_parallel;
 use super::refusal::Refusal;
 use super::shown::{Shown, ShownTrace, Version};
 use super::source::annotated_file;
-use crate::commands::plan::Plan;
+use crate::plan::Plan;
 
 /// Which traces there are.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

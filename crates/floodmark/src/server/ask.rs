@@ -1,6 +1,6 @@
 //! What can be asked: the paths below `api/` and their parameters, as values.
 //!
-//! A saved page holds answers under the text of the request ([`Ask::request`]), so that text is the same for the same
+//! A saved page holds answers under the text of the request (`request`), so that text is the same for the same
 //! question, however its parameters were ordered.
 
 use std::collections::BTreeMap;

@@ -19,7 +19,7 @@ use super::refusal::Refusal;
 use super::saved_document::document;
 use super::saved_moments::moments;
 use super::shown::Shown;
-use crate::commands::plan::Plan;
+use crate::plan::Plan;
 
 /// How much all answers may take, packed; as text it is a third more.
 const ROOM: usize = 5 << 20;

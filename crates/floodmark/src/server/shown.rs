@@ -4,18 +4,18 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use anyhow::{Context, Result};
 use floodmark_analysis::{
     At, AxisBy, MomentIndex, QuestionError, SegmentsIndex, Summary, TimelineBy, TimelineIndex,
     TraceIndex, default_device, summary,
 };
-use floodmark_session::traces::Following;
+use floodmark_files::traces::Following;
 use floodmark_trace::{Device, Trace};
 
 use super::in_parallel::in_parallel;
 use super::made_once::MadeOnce;
 use super::refusal::Refusal;
-use crate::commands::trace_paths::ranks;
+use crate::text::failure::{Context, Result};
+use crate::traces::trace_paths::ranks;
 
 /// A trace as it was when it was last read, with what many answers need of it, each made when it is first needed.
 #[derive(Debug)]

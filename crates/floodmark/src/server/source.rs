@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use floodmark_analysis::{Annotation, At, annotate_with};
-use floodmark_session::source_text::{SourceText, stored_text, text_on_disk};
+use floodmark_files::source_text::{SourceText, stored_text, text_on_disk};
 use floodmark_trace::{Device, MOST_FILE_BYTES};
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 
 use floodmark_analysis::{By, Detail, Diff, DiffDetail, Frame, Report, Row};
 use floodmark_export::{csv_writer, guarded_cell};
-use floodmark_session::text::terminal_safe::safe_text;
+use floodmark_text::terminal_safe::safe_text;
 
 /// The reader of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,16 +1,11 @@
 //! What went wrong, as the user sees it: what failed, why, what to do.
 
-use std::fmt::Write;
+use std::error::Error;
+use std::fmt::{Display, Write};
 
 use anstyle::{AnsiColor, Style};
-use floodmark_analysis::{AnnotationError, NoOomMessage, QuestionError, SimulationError};
-use floodmark_export::ExportError;
-use floodmark_profiles::{ChangeError, GpuError, ObjectiveError};
-use floodmark_session::text::terminal_safe::safe_lines;
-use floodmark_session::traces::OpenError;
-use floodmark_trace::{Device, Hint, ReadError};
-
-use crate::mcp::refusal::Refusal;
+use floodmark_text::terminal_safe::safe_lines;
+use floodmark_trace::{Device, Hint};
 
 /// What can be wrong with a command line beyond its grammar.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +81,12 @@ pub(crate) enum Problem {
     PortInUse,
     #[error("stdout is not a terminal")]
     NoTerminal,
+    #[error("no program is given")]
+    NoProgram,
+    #[error("the thread that reads the file has ended")]
+    ReaderEnded,
+    #[error("recording does not work in this environment")]
+    CannotRecord,
     #[error("the peak of {device} grew by more than {limit}: {above}")]
     GrewAbove { device: Device, limit: String, above: String },
 }
@@ -146,26 +147,83 @@ impl Hint for Problem {
             Self::BeforeLauncher { .. } => Some(
                 "or run one rank of N without the launcher: `floodmark estimate --world N SCRIPT.py`",
             ),
-            Self::ModuleNotText | Self::NoSuchRank { .. } | Self::GrewAbove { .. } => None,
+            Self::NoProgram => Some("name a script, or a module with `-m`"),
+            Self::ReaderEnded => Some("start the command again"),
+            Self::ModuleNotText
+            | Self::NoSuchRank { .. }
+            | Self::CannotRecord
+            | Self::GrewAbove { .. } => None,
         }
     }
 }
 
+/// The result of work for a command.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// Why a command has no answer: an error with its causes, and what to do about it.
+///
+/// It is made from errors that have a [`Hint`], so that a new type of error does not compile until it says what to do.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    error: anyhow::Error,
+    hint: Option<&'static str>,
+}
+
+impl<E: Error + Hint + Send + Sync + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let hint = error.hint();
+        Self { error: error.into(), hint }
+    }
+}
+
+impl Failure {
+    /// An error of another library, which has no hint.
+    pub(crate) fn from_library(error: impl Error + Send + Sync + 'static) -> Self {
+        Self { error: error.into(), hint: None }
+    }
+
+    /// The same failure as the cause of another one.
+    pub(crate) fn context(self, text: impl Display + Send + Sync + 'static) -> Self {
+        Self { error: self.error.context(text), ..self }
+    }
+}
+
+/// Adds what failed to an error that says why.
+pub(crate) trait Context<T>: Sized {
+    fn with_context<C>(self, text: impl FnOnce() -> C) -> Result<T>
+    where
+        C: Display + Send + Sync + 'static;
+
+    fn context(self, text: impl Display + Send + Sync + 'static) -> Result<T> {
+        self.with_context(|| text)
+    }
+}
+
+impl<T, E: Into<Failure>> Context<T> for Result<T, E> {
+    fn with_context<C>(self, text: impl FnOnce() -> C) -> Result<T>
+    where
+        C: Display + Send + Sync + 'static,
+    {
+        self.map_err(|error| error.into().context(text()))
+    }
+}
+
 /// The whole message without styles.
-pub(crate) fn plain_message(error: &anyhow::Error) -> String {
-    anstream::adapter::strip_str(&message(error)).to_string()
+pub(crate) fn plain_message(failure: &Failure) -> String {
+    anstream::adapter::strip_str(&message(failure)).to_string()
 }
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 
 /// The whole message, with styles that the stream may strip. Names in it, which come from files and paths, are harmless.
-pub(crate) fn message(error: &anyhow::Error) -> String {
+pub(crate) fn message(failure: &Failure) -> String {
+    let error = &failure.error;
     let mut text = format!("{ERROR}error{ERROR:#}: {}\n", safe_lines(&error.to_string()));
     for cause in error.chain().skip(1) {
         let _ = writeln!(text, "  Caused by: {}", safe_lines(&cause.to_string()));
     }
-    if let Some(hint) = error.chain().find_map(hint) {
+    if let Some(hint) = failure.hint {
         text.push('\n');
         text.push_str(&hint_line(hint));
     }
@@ -175,41 +233,4 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
 /// A hint as a line of its own.
 pub(crate) fn hint_line(hint: &str) -> String {
     format!("{HINT}hint{HINT:#}: {}\n", safe_lines(hint))
-}
-
-fn hint(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
-    if let Some(error) = error.downcast_ref::<ReadError>() {
-        return error.hint();
-    }
-    if let Some(error) = error.downcast_ref::<QuestionError>() {
-        return error.hint();
-    }
-    if let Some(error) = error.downcast_ref::<ExportError>() {
-        return error.hint();
-    }
-    if let Some(error) = error.downcast_ref::<OpenError>() {
-        return error.hint();
-    }
-    if let Some(error) = error.downcast_ref::<SimulationError>() {
-        return error.hint();
-    }
-    if let Some(error) = error.downcast_ref::<AnnotationError>() {
-        return error.hint();
-    }
-    if let Some(error) = error.downcast_ref::<NoOomMessage>() {
-        return error.hint();
-    }
-    if let Some(error) = error.downcast_ref::<GpuError>() {
-        return error.hint();
-    }
-    if let Some(error) = error.downcast_ref::<ChangeError>() {
-        return error.hint();
-    }
-    if let Some(error) = error.downcast_ref::<ObjectiveError>() {
-        return error.hint();
-    }
-    if let Some(error) = error.downcast_ref::<Refusal>() {
-        return error.hint();
-    }
-    error.downcast_ref::<Problem>()?.hint()
 }

@@ -2,11 +2,12 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-use floodmark_session::text::terminal_safe::{escaped, obeyed_in_lines, safe_lines, sign};
+use floodmark_text::terminal_safe::{escaped, obeyed_in_lines, safe_lines, sign};
 use floodmark_trace::Losses;
 
-use crate::ExitStatus;
+use crate::text::exit_status::ExitStatus;
 use crate::text::failure;
+use crate::text::failure::Failure;
 
 /// Writes the answer. Its styles are left out where stdout is no terminal.
 pub(crate) fn data(text: &str) -> ExitStatus {
@@ -25,9 +26,7 @@ fn write_to(mut out: impl Write, text: &str) -> ExitStatus {
         Ok(()) => ExitStatus::Done,
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitStatus::Done,
         Err(error) => {
-            styled(&failure::message(
-                &anyhow::Error::new(error).context("Failed to write to stdout"),
-            ));
+            styled(&failure::message(&Failure::from(error).context("Failed to write to stdout")));
             ExitStatus::Failed
         }
     }
@@ -73,7 +72,7 @@ impl<W: Write> Write for Harmless<W> {
 }
 
 /// Says why there is no answer.
-pub(crate) fn failure(error: &anyhow::Error) -> ExitStatus {
+pub(crate) fn failure(error: &Failure) -> ExitStatus {
     styled(&failure::message(error));
     ExitStatus::Wrong
 }

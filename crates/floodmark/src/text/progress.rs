@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use floodmark_session::text::terminal_safe::safe_text;
+use floodmark_text::terminal_safe::safe_text;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Shorter work shows no bar.
@@ -43,7 +43,7 @@ impl Progress {
     }
 }
 
-impl floodmark_session::progress::Progress for Progress {
+impl floodmark_files::progress::Progress for Progress {
     fn at(&self, done: u64, total: Option<u64>) {
         if let Some(total) = total {
             self.0.set_length(total);

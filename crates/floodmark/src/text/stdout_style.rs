@@ -6,9 +6,9 @@
 use std::io::{IsTerminal, stdout};
 
 use anstream::{AutoStream, ColorChoice};
-use floodmark_session::text::answer_text::AnswerText;
-use floodmark_session::text::output_style::OutputStyle;
-use floodmark_session::text::text_table::render_as;
+use floodmark_text::answer_text::AnswerText;
+use floodmark_text::output_style::OutputStyle;
+use floodmark_text::text_table::render_as;
 
 /// The width of what is drawn where no terminal says how wide it is.
 const USUAL_WIDTH: u16 = 100;

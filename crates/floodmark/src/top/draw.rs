@@ -1,8 +1,8 @@
 //! One frame: which part goes where, and what is left out on a small screen.
 
-use floodmark_session::text::plural::plural;
-use floodmark_session::text::terminal_safe::safe_text;
-use floodmark_session::text::truncate::{cut_end, cut_location};
+use floodmark_text::plural::plural;
+use floodmark_text::terminal_safe::safe_text;
+use floodmark_text::truncate::{cut_end, cut_location};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};

@@ -1,8 +1,8 @@
 //! The devices with their bars.
 
 use floodmark_analysis::LiveDevice;
-use floodmark_session::text::bar::{bar, share};
-use floodmark_session::text::truncate::cut_end;
+use floodmark_text::bar::{bar, share};
+use floodmark_text::truncate::cut_end;
 use floodmark_trace::Bytes;
 use ratatui::Frame;
 use ratatui::layout::Rect;

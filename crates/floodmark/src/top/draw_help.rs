@@ -1,6 +1,6 @@
 //! What the keys do, and all that is missing from the recording.
 
-use floodmark_session::text::terminal_safe::safe_text;
+use floodmark_text::terminal_safe::safe_text;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;

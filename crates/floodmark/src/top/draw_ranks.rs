@@ -1,6 +1,6 @@
 //! The ranks of a folder side by side, the highest peak first.
 
-use floodmark_session::text::plural::plural;
+use floodmark_text::plural::plural;
 use floodmark_trace::Bytes;
 use ratatui::Frame;
 use ratatui::layout::Rect;

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use floodmark_analysis::By;
-use floodmark_session::text::bar::{bar, share};
-use floodmark_session::text::truncate::{cut_end, cut_location};
+use floodmark_text::bar::{bar, share};
+use floodmark_text::truncate::{cut_end, cut_location};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
@@ -97,7 +97,7 @@ fn title_line(state: &State, found: &[Shown], all: usize, width: u16) -> Line<'s
         notes.push(format!(
             "{} of {all} with “{}”",
             found.len(),
-            floodmark_session::text::terminal_safe::safe_text(&state.filter)
+            floodmark_text::terminal_safe::safe_text(&state.filter)
         ));
     } else if found.len() > state.rows_shown {
         notes.push(format!("{all} rows"));

@@ -5,7 +5,7 @@
 //! value (`view.rs`), what the keys did is a value (`state.rs`), and a picture is made of both alone (`draw.rs`):
 //! tests draw into a buffer.
 //!
-//! Names come from the traced program. All of them pass through [`safe_text`](floodmark_session::text::terminal_safe::safe_text) on their way.
+//! Names come from the traced program. All of them pass through [`safe_text`](floodmark_text::terminal_safe::safe_text) on their way.
 
 mod draw;
 mod draw_devices;
@@ -27,10 +27,8 @@ mod watch;
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
-
-use crate::commands::args::TopArgs;
-use crate::text::failure::Problem;
+use crate::args::TopArgs;
+use crate::text::failure::{Context, Problem, Result};
 use crate::text::stdout_style;
 
 /// Shows a trace until the user has seen enough; with `--once` gives the text of one frame.
@@ -45,7 +43,7 @@ pub(crate) fn top(args: &TopArgs) -> Result<String> {
     let (device, rank) = (args.source.device, ranks.highest());
     let state = state::State { tab, rank, device, ..state::State::default() };
     if args.once {
-        return once::once(&ranks, state);
+        return Ok(once::once(&ranks, state));
     }
     screen::run(ranks, state, args.interval)?;
     Ok(String::new())

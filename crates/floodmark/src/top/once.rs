@@ -1,6 +1,5 @@
 //! One frame as text.
 
-use anyhow::Result;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -17,7 +16,7 @@ use crate::text::stdout_style;
 const USUAL: (u16, u16) = (100, 30);
 
 /// The text of a frame, as large as the terminal.
-pub(crate) fn once(ranks: &WatchedRanks, mut state: State) -> Result<String> {
+pub(crate) fn once(ranks: &WatchedRanks, mut state: State) -> String {
     let (width, height) = stdout_style::terminal_size().unwrap_or(USUAL);
     let (width, height) = (width.max(LEAST.0), height.max(LEAST.1));
     let following = &ranks.chosen(state.rank).following;
@@ -27,9 +26,9 @@ pub(crate) fn once(ranks: &WatchedRanks, mut state: State) -> Result<String> {
     let name = ranks.name();
     let theme = Theme { is_coloured: false };
     let scene = Scene { name: &name, theme, trouble: None, has_keys: false };
-    let mut terminal = Terminal::new(TestBackend::new(width, height))?;
-    terminal.draw(|frame| draw(frame, scene, Some(&view), &mut state))?;
-    Ok(text(terminal.backend().buffer()))
+    let Ok(mut terminal) = Terminal::new(TestBackend::new(width, height));
+    let Ok(_) = terminal.draw(|frame| draw(frame, scene, Some(&view), &mut state));
+    text(terminal.backend().buffer())
 }
 
 /// The letters of a buffer, without blanks at the ends of lines and lines at the end.

@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use floodmark_analysis::LiveDevice;
 
-use crate::commands::args::Source;
-use crate::commands::trace_paths::{named_or_newest, rank_in, ranks};
-use crate::watched_trace::{WatchedTrace, watched_paths};
+use crate::args::Source;
+use crate::text::failure::Result;
+use crate::traces::trace_paths::{named_or_newest, rank_in, ranks};
+use crate::traces::watched_trace::{WatchedTrace, watched_paths};
 
 /// How a rank stands on the device with its highest peak, a GPU before the CPU.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use floodmark_analysis::{By, Detail, Report, Row};
-use floodmark_session::text::bar::share;
-use floodmark_session::text::sheet;
-use floodmark_session::text::short_path::shorten;
-use floodmark_session::text::terminal_safe::safe_text;
+use floodmark_text::bar::share;
+use floodmark_text::sheet;
+use floodmark_text::short_path::shorten;
+use floodmark_text::terminal_safe::safe_text;
 use floodmark_trace::Bytes;
 
 use super::state::{Sort, State};

@@ -4,7 +4,6 @@ use std::io::{Stdout, stdout};
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
 use crossterm::event::{self, Event, KeyEventKind};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -12,10 +11,12 @@ use ratatui::backend::CrosstermBackend;
 use super::draw::{Scene, draw};
 use super::ranks::WatchedRanks;
 use super::state::{State, Then};
-use super::terminal::{Signals, Taken, suspend};
+use super::terminal::{Taken, suspend};
 use super::theme::Theme;
 use super::view::View;
 use super::watch::{News, Order, Watch};
+use crate::signals::Signals;
+use crate::text::failure::{Problem, Result};
 use crate::text::stdout_style;
 
 /// How long a key, a signal or an answer waits at most.
@@ -103,7 +104,7 @@ impl Show {
                 }
                 Err(TryRecvError::Empty) => return Ok(has_heard),
                 Err(TryRecvError::Disconnected) => {
-                    bail!("the thread that reads the file has ended")
+                    return Err(Problem::ReaderEnded.into());
                 }
             }
             has_heard = true;
@@ -124,10 +125,16 @@ impl Show {
             self.rate = None;
         }
         if self.state.ask() != asked {
-            self.watch.orders.send(Order::Ask(self.state.ask()))?;
+            self.watch
+                .orders
+                .send(Order::Ask(self.state.ask()))
+                .map_err(|_| Problem::ReaderEnded)?;
         }
         if self.state.is_paused != was_paused {
-            self.watch.orders.send(Order::Pause(self.state.is_paused))?;
+            self.watch
+                .orders
+                .send(Order::Pause(self.state.is_paused))
+                .map_err(|_| Problem::ReaderEnded)?;
         }
         Ok(then)
     }

@@ -3,7 +3,6 @@
 use std::io::{self, stdout};
 use std::panic::{self, PanicHookInfo};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crossterm::cursor::{Hide, Show};
@@ -12,8 +11,8 @@ use crossterm::execute;
 use crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
-use signal_hook::{SigId, flag, low_level};
+use signal_hook::consts::SIGTSTP;
+use signal_hook::low_level;
 
 type Hook = dyn Fn(&PanicHookInfo<'_>) + Send + Sync;
 
@@ -65,45 +64,4 @@ pub(crate) fn suspend() -> io::Result<()> {
     give_back();
     low_level::raise(SIGTSTP)?;
     enter()
-}
-
-/// The signals that end us, noted instead of obeyed until the terminal is given back.
-#[derive(Debug)]
-pub(crate) struct Signals {
-    caught: Arc<AtomicUsize>,
-    ids: Vec<SigId>,
-}
-
-impl Signals {
-    pub(crate) fn new() -> io::Result<Self> {
-        let mut signals = Self { caught: Arc::default(), ids: Vec::new() };
-        for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
-            let number = usize::try_from(signal).unwrap_or(0);
-            let id = flag::register_usize(signal, Arc::clone(&signals.caught), number)?;
-            signals.ids.push(id);
-        }
-        Ok(signals)
-    }
-
-    /// The last that came.
-    pub(crate) fn caught(&self) -> Option<i32> {
-        let number = self.caught.load(Ordering::Relaxed);
-        i32::try_from(number).ok().filter(|&number| number > 0)
-    }
-
-    /// Does what the signal would have done: its sender sees what ended the program.
-    pub(crate) fn obey(self) -> io::Result<()> {
-        match self.caught() {
-            Some(signal) => low_level::emulate_default_handler(signal),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        for id in self.ids.drain(..) {
-            low_level::unregister(id);
-        }
-    }
 }

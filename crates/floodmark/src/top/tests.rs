@@ -16,7 +16,7 @@ use super::state::{State, Then};
 use super::theme::Theme;
 use super::view::{Stage, View, When};
 use super::watch::stage;
-use crate::commands::args::Source;
+use crate::args::Source;
 
 const TRAINING: &str = "initial w cuda:0 6MiB
     label w parameter layers.0.weight (1024,1536) float32

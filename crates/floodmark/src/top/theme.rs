@@ -1,6 +1,6 @@
 //! How things look. Colour is never the only sign of anything.
 
-use floodmark_session::text::palette;
+use floodmark_text::palette;
 use ratatui::style::{Color, Modifier, Style};
 
 /// The looks of a screen.

@@ -6,7 +6,7 @@ use floodmark_analysis::{
     At, By, CategoryBytes, Context, LiveSummary, Moment, Question, Report, default_device,
     history_by_category, leaks, live_summary, moment, report,
 };
-use floodmark_session::text::sentence;
+use floodmark_text::sentence;
 use floodmark_trace::{Bytes, Device, Loss, Trace};
 
 use super::ranks::RankLevel;

@@ -52,7 +52,7 @@ struct Recording {
 impl Recording {
     fn open(name: &str) -> Self {
         let trace =
-            floodmark_session::traces::open_trace(&file(&format!("{name}.pickle.gz"))).unwrap();
+            floodmark_files::traces::open_trace(&file(&format!("{name}.pickle.gz"))).unwrap();
         Self { name: name.to_owned(), trace, truth: truth(name) }
     }
 

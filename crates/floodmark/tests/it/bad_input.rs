@@ -111,7 +111,7 @@ fn only_regular_files_are_read() {
 fn a_pipe_in_a_journal_is_passed_over() {
     let folder = Folder::new().with_killed("x.flood", "alloc a cpu 1KiB at a.py:1");
     let made = std::process::Command::new("mkfifo")
-        .arg(folder.path().join("x.flood.journal/0-1.seg"))
+        .arg(folder.path().join("x.flood.journal/0-1.chunk"))
         .status();
     assert!(made.unwrap().success());
     let report = folder.stdout("report x.flood");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use floodmark_analysis::{Context, category};
-use floodmark_session::traces::open_trace;
+use floodmark_files::traces::open_trace;
 use floodmark_trace::{AllocationId, Category, Device, Trace};
 
 const GPU: Device = Device::cuda(0);

@@ -19,7 +19,7 @@ fn recordings(folder: &str) -> Vec<Trace> {
         .collect();
     paths.sort();
     assert!(paths.len() > 3, "{folder} has recordings");
-    paths.iter().map(|path| floodmark_session::traces::open_trace(path).unwrap()).collect()
+    paths.iter().map(|path| floodmark_files::traces::open_trace(path).unwrap()).collect()
 }
 
 fn ask(trace: &Trace, device: Device, by: TimelineBy, at: At) -> Report {

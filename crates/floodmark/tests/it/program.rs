@@ -4,8 +4,8 @@ use std::path::Path;
 
 use assert_cmd::Command;
 use floodmark_trace::TraceWriter;
+use floodmark_trace::journal::state::{STATE_FILE, new_state};
 use floodmark_trace::journal::{JournalWriter, LEDGER_NAME};
-use floodmark_trace::journal_state::{STATE_FILE, new_state};
 use tempfile::TempDir;
 
 /// A folder with traces in it.
@@ -33,7 +33,7 @@ impl Folder {
         TraceWriter::new(&mut file, &floodmark_testing::script::header()).unwrap();
         self.with_bytes(name, &file)
             .with_bytes(&format!("{name}.journal/{LEDGER_NAME}"), &files[0])
-            .with_bytes(&format!("{name}.journal/00000000.seg"), &files[1])
+            .with_bytes(&format!("{name}.journal/00000000.chunk"), &files[1])
             .with_bytes(&format!("{name}.journal/{STATE_FILE}"), &new_state(1, 42, true))
     }
 

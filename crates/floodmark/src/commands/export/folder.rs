@@ -2,22 +2,21 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
 use floodmark_analysis::QuestionError;
 use floodmark_export::{
     ExportError, Files, Options, RankRow, write_ranks, write_tables, write_tensorboard,
 };
-use floodmark_session::export::destination::{self, NotWritten};
-use floodmark_session::export::format::Folder;
-use floodmark_session::export::is_ours;
-use floodmark_session::text::plural::plural;
+use floodmark_files::export::destination::{self, NotWritten};
+use floodmark_files::export::format::Folder;
+use floodmark_files::export::is_ours;
+use floodmark_text::plural::plural;
 use floodmark_trace::Trace;
 
-use crate::commands::args::ExportArgs;
+use crate::args::ExportArgs;
 use crate::commands::export::writing;
-use crate::commands::trace_paths::open;
-use crate::text::failure::Problem;
+use crate::text::failure::{Context, Failure, Problem, Result};
 use crate::text::output;
+use crate::traces::trace_paths::open;
 
 /// Writes all ranks of a folder. One trace is open at a time.
 pub(crate) fn write_all(
@@ -93,7 +92,7 @@ fn check_numbers(ranks: &[(u32, PathBuf)]) -> Result<(), Problem> {
 }
 
 /// The same, as somebody at a command line can use it.
-pub(crate) fn refused(error: NotWritten) -> anyhow::Error {
+pub(crate) fn refused(error: NotWritten) -> Failure {
     match error {
         NotWritten::Exists => Problem::OutputFolderExists.into(),
         NotWritten::NotOurs { name } => Problem::FolderNotOurs { name }.into(),

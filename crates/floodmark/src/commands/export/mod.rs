@@ -8,23 +8,22 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
 use floodmark_analysis::At;
 use floodmark_export::{ExportError, Options};
-use floodmark_session::export::destination::{NotWritten, write_file};
-use floodmark_session::export::format::Format;
-use floodmark_session::export::write_trace;
-use floodmark_session::text::plural::plural;
+use floodmark_files::export::destination::{NotWritten, write_file};
+use floodmark_files::export::format::Format;
+use floodmark_files::export::write_trace;
+use floodmark_text::plural::plural;
 use floodmark_trace::{Device, Trace};
 
-use crate::commands::args::ExportArgs;
-use crate::commands::chosen_trace::{Chosen, Wanted, choose};
+use crate::args::ExportArgs;
 use crate::commands::export::folder::{refused, write_all};
 use crate::commands::export::saved_page::{export_page, page_of};
-use crate::commands::trace_paths::ranks;
-use crate::text::failure::Problem;
+use crate::text::failure::{Context, Problem, Result};
 use crate::text::output;
 use crate::text::progress::Progress;
+use crate::traces::chosen_trace::{Chosen, Wanted, choose};
+use crate::traces::trace_paths::ranks;
 
 pub(crate) fn export(args: &ExportArgs) -> Result<String> {
     if args.to == Format::Html {

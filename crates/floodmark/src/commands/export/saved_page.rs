@@ -5,19 +5,18 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
 use floodmark_export::ExportError;
-use floodmark_session::text::plural::plural;
+use floodmark_text::plural::plural;
 use floodmark_trace::{Device, Trace};
 use tempfile::Builder;
 
-use crate::commands::args::ExportArgs;
+use crate::args::ExportArgs;
 use crate::commands::export::{beside, check_device};
-use crate::commands::trace_paths::rank_in;
 use crate::server::{Shown, save};
-use crate::text::failure::Problem;
+use crate::text::failure::{Context, Problem, Result};
 use crate::text::output;
 use crate::text::progress::Progress;
+use crate::traces::trace_paths::rank_in;
 
 pub(crate) fn export_page(args: &ExportArgs) -> Result<()> {
     let mut paths = args.traces();
