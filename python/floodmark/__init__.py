@@ -21,6 +21,7 @@ from floodmark.estimate.context_manager import estimate
 from floodmark.estimate.phantom.simulated_gpu import phantom
 from floodmark.recording.recorder import (
     Recorder,
+    RecordingOptions,
     is_recording,
     mark,
     phase,
@@ -54,6 +55,7 @@ __all__ = [
     "OomMessages",
     "PhantomError",
     "Recorder",
+    "RecordingOptions",
     "Report",
     "SavedPage",
     "Simulation",

@@ -12,9 +12,9 @@ __all__ = [
     "BlockSource",
     "Certainty",
     "Diff",
-    "DoctorPlan",
+    "DoctorRequest",
     "Estimate",
-    "EstimatePlan",
+    "EstimateRequest",
     "FloodmarkError",
     "FunctionKind",
     "Functions",
@@ -32,7 +32,7 @@ __all__ = [
     "PhantomLibrary",
     "PhantomMachine",
     "Report",
-    "RunPlan",
+    "RunRequest",
     "RunningSteps",
     "Simulation",
     "SnapshotError",
@@ -70,6 +70,7 @@ __all__ = [
     "prove_tensors",
     "record_host_blocks",
     "record_initial_blocks",
+    "recording_options",
     "set_address_finder",
     "show_doctor",
     "step",
@@ -89,7 +90,7 @@ class PhantomError(FloodmarkError): ...
 class SnapshotError(FloodmarkError): ...
 
 @final
-class RunPlan:
+class RunRequest:
     @property
     def output(self) -> os.PathLike[str] | None: ...
     @property
@@ -101,15 +102,7 @@ class RunPlan:
     @property
     def devices(self) -> list[str] | None: ...
     @property
-    def stacks(self) -> bool: ...
-    @property
-    def ops(self) -> bool: ...
-    @property
-    def stores_source(self) -> bool: ...
-    @property
-    def max_memory(self) -> int: ...
-    @property
-    def follow_fork(self) -> bool: ...
+    def recording(self) -> str: ...
     @property
     def quiet(self) -> bool: ...
     @property
@@ -452,9 +445,9 @@ class PhantomLibrary:
     def set_group_size(self, color: int, ranks: int) -> None: ...
 
 @final
-class EstimatePlan:
+class EstimateRequest:
     @property
-    def run(self) -> RunPlan: ...
+    def run(self) -> RunRequest: ...
     @property
     def engine(self) -> Literal["phantom", "fake"] | None: ...
     @property
@@ -592,14 +585,16 @@ class Trace:
     def header(self) -> str: ...
 
 @final
-class DoctorPlan:
+class DoctorRequest:
     @property
     def json(self) -> bool: ...
 
 def phantom_image() -> bytes:
     """The bytes of the phantom GPU's library, to be loaded before torch is."""
 
-def main(args: list[str], python: str) -> int | str | RunPlan | EstimatePlan | DoctorPlan: ...
+def main(
+    args: list[str], python: str
+) -> int | str | RunRequest | EstimateRequest | DoctorRequest: ...
 def show_doctor(facts: str, json: bool) -> int: ...
 def estimate_for_stdout(estimate: Estimate) -> str: ...
 
@@ -630,14 +625,10 @@ class Window:
         replace: MayReplace,
         cpu: bool,
         cuda: int,
-        stacks: bool,
-        ops: bool,
         source: BlockSource,
-        max_memory: int,
+        recording: str,
         header: str,
         own_folder: str,
-        max_events: int | None = None,
-        stores_source: bool = False,
     ) -> Window: ...
     def close(self) -> None: ...
     def written(self) -> tuple[int, int, str]: ...
@@ -652,6 +643,7 @@ class Window:
 
 def draw(chart: str, to: str) -> bytes: ...
 def parse_size(text: str) -> int: ...
+def recording_options(given: str) -> str: ...
 def is_being_recorded(path: str | os.PathLike[str]) -> bool: ...
 def is_recording() -> bool: ...
 def attach_ops() -> bool: ...

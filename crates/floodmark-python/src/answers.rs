@@ -14,11 +14,11 @@ macro_rules! answers {
             #[pymethods]
             impl $name {
                 fn __str__(&self) -> String {
-                    floodmark_session::text::text_table::render(&self.0)
+                    floodmark_text::text_table::render(&self.0)
                 }
 
                 fn _repr_html_(&self) -> String {
-                    floodmark_session::text::html::render_html(&self.0)
+                    floodmark_text::html::render_html(&self.0)
                 }
 
                 /// The documented JSON.

@@ -6,14 +6,16 @@ use std::path::Path;
 
 use floodmark_analysis::SimulationError;
 use floodmark_export::ExportError;
+use floodmark_files::traces::OpenError;
 use floodmark_probe::StartError;
 use floodmark_profiles::GpuError;
-use floodmark_session::traces::OpenError;
 use floodmark_trace::Hint;
+use pyo3::PyResult;
 use pyo3::exceptions::{
     PyException, PyFileExistsError, PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueError,
 };
 use pyo3::{PyErr, create_exception};
+use serde::Serialize;
 
 create_exception!(
     floodmark._core,
@@ -122,4 +124,9 @@ pub(crate) fn from_start(error: &StartError) -> PyErr {
 
 pub(crate) fn wrong_argument(error: impl Error) -> PyErr {
     PyValueError::new_err(error.to_string())
+}
+
+/// A value as JSON, for Python to read.
+pub(crate) fn to_json(value: &impl Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(wrong_argument)
 }

@@ -1,4 +1,14 @@
 //! The boundary: convert in, one call without the GIL, convert out, map errors. Other crates decide.
+//!
+//! ## Modules
+//!
+//! From the bottom up: a module uses those with a smaller number, none beside it.
+//!
+//! 1. [`errors`]: our errors as Python's exceptions.
+//! 2. [`answers`]: answers as Python objects; [`phantom`]: the phantom's library and the machine that it simulates; [`recorder`]: the
+//!    functions of a running recording.
+//! 3. [`program`]: the command line, called in process; [`trace`]: traces and reports as Python objects.
+//! 4. [`window`]: a window on the recorder's events as a Python object.
 #![forbid(unsafe_code)]
 
 mod answers;
@@ -29,7 +39,7 @@ mod _core {
     };
     #[pymodule_export]
     use super::program::{
-        DoctorPlan, EstimatePlan, RunPlan, estimate_for_stdout, main, show_doctor,
+        DoctorRequest, EstimateRequest, RunRequest, estimate_for_stdout, main, show_doctor,
     };
     #[pymodule_export]
     use super::recorder::{
@@ -40,7 +50,7 @@ mod _core {
     #[pymodule_export]
     use super::trace::{Report, Trace, draw, explain_oom};
     #[pymodule_export]
-    use super::window::{MayReplace, Window};
+    use super::window::{MayReplace, Window, recording_options};
     #[pymodule_export]
     use floodmark_modes::{
         AttentionKernel, BlockSource, FunctionKind, Functions, Kernel, KernelKind, OperatorKind,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use floodmark_phantom_control::{self as control, PhantomLibrary as Library};
-use floodmark_probe::with_phantoms_slots_free;
+use floodmark_probe::with_phantom_slots_free;
 use floodmark_profiles::{LibraryVersions, PhantomMachine as Machine, ValueAt, ValueAtError};
 use floodmark_trace::Bytes;
 use pyo3::prelude::*;
@@ -232,12 +232,12 @@ impl PhantomLibrary {
 
     /// Takes CUDA's place in what is loaded already, also while a recording runs.
     fn take_over(&self, py: Python<'_>) -> bool {
-        py.detach(|| with_phantoms_slots_free(|| self.library.take_over())).unwrap_or(false)
+        py.detach(|| with_phantom_slots_free(|| self.library.take_over())).unwrap_or(false)
     }
 
     /// Undoes `take_over`.
     fn give_back(&self, py: Python<'_>) {
-        py.detach(|| with_phantoms_slots_free(|| self.library.give_back()));
+        py.detach(|| with_phantom_slots_free(|| self.library.give_back()));
     }
 
     /// Calls that it does not support.

@@ -8,61 +8,56 @@ use floodmark_trace::Engine;
 use pyo3::prelude::*;
 
 use crate::answers::Estimate;
+use crate::errors::to_json;
 use crate::phantom::PhantomMachine;
 
 const _: () = assert!(floodmark::LEAST_RECORDER_BYTES == floodmark_probe::LEAST_MEMORY_BYTES);
 
 /// What `floodmark run` was asked to do.
 #[pyclass(frozen, get_all, module = "floodmark._core")]
-#[expect(clippy::struct_excessive_bools, reason = "attributes on the Python side")]
-pub(crate) struct RunPlan {
+pub(crate) struct RunRequest {
     output: Option<PathBuf>,
     /// A string, since a `Path` of Python would change `a//b.py`.
     script: Option<OsString>,
     module: Option<String>,
     args: Vec<OsString>,
     devices: Option<Vec<String>>,
-    stacks: bool,
-    ops: bool,
-    stores_source: bool,
-    max_memory: u64,
-    follow_fork: bool,
+    /// The options of the recording as JSON.
+    recording: String,
     quiet: bool,
     force: bool,
     changes: Vec<String>,
     hint: Option<String>,
 }
 
-impl From<floodmark::RunPlan> for RunPlan {
-    fn from(plan: floodmark::RunPlan) -> Self {
-        let (script, module) = match plan.target {
+impl TryFrom<floodmark::RunRequest> for RunRequest {
+    type Error = PyErr;
+
+    fn try_from(request: floodmark::RunRequest) -> PyResult<Self> {
+        let (script, module) = match request.target {
             Target::Script(path) => (Some(path.into_os_string()), None),
             Target::Module(name) => (None, Some(name)),
         };
-        Self {
-            output: plan.output,
+        Ok(Self {
+            output: request.output,
             script,
             module,
-            args: plan.args,
-            devices: plan.devices.map(|all| all.iter().map(ToString::to_string).collect()),
-            stacks: plan.stacks,
-            ops: plan.ops,
-            stores_source: plan.stores_source,
-            max_memory: plan.max_memory_bytes,
-            follow_fork: plan.follow_fork,
-            quiet: plan.quiet,
-            force: plan.force,
-            changes: plan.changes.iter().map(ToString::to_string).collect(),
-            hint: plan.hint,
-        }
+            args: request.args,
+            devices: request.devices.map(|all| all.iter().map(ToString::to_string).collect()),
+            recording: to_json(&request.recording)?,
+            quiet: request.quiet,
+            force: request.force,
+            changes: request.changes.iter().map(ToString::to_string).collect(),
+            hint: request.hint,
+        })
     }
 }
 
 /// What `floodmark estimate` was asked to do.
 #[expect(clippy::struct_excessive_bools, reason = "attributes on the Python side")]
 #[pyclass(frozen, get_all, module = "floodmark._core")]
-pub(crate) struct EstimatePlan {
-    run: Py<RunPlan>,
+pub(crate) struct EstimateRequest {
+    run: Py<RunRequest>,
     engine: Option<&'static str>,
     machine: Py<PhantomMachine>,
     steps: Option<u32>,
@@ -75,7 +70,7 @@ pub(crate) struct EstimatePlan {
 
 /// That `floodmark doctor` was asked for.
 #[pyclass(frozen, get_all, module = "floodmark._core")]
-pub(crate) struct DoctorPlan {
+pub(crate) struct DoctorRequest {
     json: bool,
 }
 
@@ -97,22 +92,22 @@ pub(crate) fn estimate_for_stdout(estimate: &Estimate) -> String {
 pub(crate) fn main(py: Python<'_>, args: Vec<OsString>, python: OsString) -> PyResult<Py<PyAny>> {
     Ok(match py.detach(|| floodmark::main(args, &python)) {
         Outcome::Exit(status) => (status as u8).into_pyobject(py)?.into_any().unbind(),
-        Outcome::Run(plan) => Py::new(py, RunPlan::from(plan))?.into_any(),
-        Outcome::Doctor { json } => Py::new(py, DoctorPlan { json })?.into_any(),
+        Outcome::Run(request) => Py::new(py, RunRequest::try_from(request)?)?.into_any(),
+        Outcome::Doctor { json } => Py::new(py, DoctorRequest { json })?.into_any(),
         Outcome::Version(version) => version.into_pyobject(py)?.into_any().unbind(),
-        Outcome::Estimate(plan) => {
-            let plan = EstimatePlan {
-                run: Py::new(py, RunPlan::from(plan.run))?,
-                engine: plan.engine.map(Engine::name),
-                machine: Py::new(py, PhantomMachine::from(plan.machine))?,
-                steps: plan.steps,
-                until_steady: plan.until_steady,
-                reruns: plan.reruns,
-                counts_operators: plan.counts_operators,
-                measures_step: plan.measures_step,
-                json: plan.json,
+        Outcome::Estimate(request) => {
+            let request = EstimateRequest {
+                run: Py::new(py, RunRequest::try_from(request.run)?)?,
+                engine: request.engine.map(Engine::name),
+                machine: Py::new(py, PhantomMachine::from(request.machine))?,
+                steps: request.steps,
+                until_steady: request.until_steady,
+                reruns: request.reruns,
+                counts_operators: request.counts_operators,
+                measures_step: request.measures_step,
+                json: request.json,
             };
-            Py::new(py, plan)?.into_any()
+            Py::new(py, request)?.into_any()
         }
     })
 }

@@ -13,7 +13,7 @@ use crate::errors::from_open;
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python path")]
 pub(crate) fn is_being_recorded(py: Python<'_>, path: PathBuf) -> PyResult<bool> {
-    py.detach(|| floodmark_session::traces::is_being_recorded(&path))
+    py.detach(|| floodmark_files::traces::is_being_recorded(&path))
         .map_err(|error| from_open(&path, &error))
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn attach_ops(py: Python<'_>) -> bool {
 /// the first: code objects are released.
 #[pyfunction]
 pub(crate) fn disarm(py: Python<'_>) {
-    floodmark_probe::disarm();
+    floodmark_probe::remove_unused_hooks();
     py.detach(floodmark_probe::wait_for_names);
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn record_initial_blocks(list_blocks: &Bound<'_, PyAny>) -> PyResult<
 /// A size as a person writes it, such as `256MiB`, in bytes.
 #[pyfunction]
 pub(crate) fn parse_size(text: &str) -> PyResult<u64> {
-    floodmark_session::size::parse_size(text)
+    floodmark_files::size::parse_size(text)
         .map_err(|error| PyValueError::new_err(format!("not a size: `{text}`; {error}")))
 }
 

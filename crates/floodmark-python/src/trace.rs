@@ -12,12 +12,12 @@ use floodmark_analysis::{
     tensor_lifetimes,
 };
 use floodmark_export::{Options as ExportOptions, report_columns, write_layers};
-use floodmark_session::export::export_trace;
-use floodmark_session::export::format::{Format, draw as draw_chart};
-use floodmark_session::text::html::render_html;
-use floodmark_session::text::summary::render_summary;
-use floodmark_session::text::text_table::render;
-use floodmark_session::traces::{IndexedTrace, TraceView, ask_all, open_trace};
+use floodmark_files::export::export_trace;
+use floodmark_files::export::format::{Format, draw as draw_chart};
+use floodmark_files::traces::{IndexedTrace, TraceView, ask_all, open_trace};
+use floodmark_text::html::render_html;
+use floodmark_text::summary::render_summary;
+use floodmark_text::text_table::render;
 use floodmark_trace::{Bytes, Device};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

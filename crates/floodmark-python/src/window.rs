@@ -2,18 +2,29 @@
 
 use std::path::PathBuf;
 
+use floodmark_files::traces::GrowingWindow;
 use floodmark_modes::BlockSource;
 use floodmark_probe::{OpenWindow, Options, Replace, WindowNews};
-use floodmark_session::traces::GrowingWindow;
-use floodmark_trace::Header;
+use floodmark_trace::{Header, RecordingOptions};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::errors::{from_open, from_start, wrong_argument};
+use crate::errors::{from_open, from_start, to_json, wrong_argument};
 use crate::trace::Trace;
 
 fn header_from(json: &str) -> PyResult<Header> {
     serde_json::from_str(json).map_err(wrong_argument)
+}
+
+fn options_from(json: &str) -> PyResult<RecordingOptions> {
+    serde_json::from_str(json).map_err(|error| PyTypeError::new_err(error.to_string()))
+}
+
+/// The options of a recording with the default for each that is not given, as JSON.
+#[pyfunction]
+pub(crate) fn recording_options(given: &str) -> PyResult<String> {
+    to_json(&options_from(given)?)
 }
 
 /// What may be replaced at the path of a trace.
@@ -53,8 +64,8 @@ impl Window {
     ///
     /// Keeps the GIL: a recorder that ran may be taken off.
     #[new]
-    #[pyo3(signature = (path, *, spill, replace, cpu, cuda, stacks, ops, source, max_memory, header, own_folder, max_events=None, stores_source=false))]
-    #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "keywords")]
+    #[pyo3(signature = (path, *, spill, replace, cpu, cuda, source, recording, header, own_folder))]
+    #[expect(clippy::too_many_arguments, reason = "keywords")]
     fn new(
         py: Python<'_>,
         path: Option<PathBuf>,
@@ -62,14 +73,10 @@ impl Window {
         replace: MayReplace,
         cpu: bool,
         cuda: u64,
-        stacks: bool,
-        ops: bool,
         source: BlockSource,
-        max_memory: u64,
+        recording: &str,
         header: &str,
         own_folder: String,
-        max_events: Option<u64>,
-        stores_source: bool,
     ) -> PyResult<Self> {
         let header = header_from(header)?;
         let replace = match replace {
@@ -83,12 +90,8 @@ impl Window {
             replace,
             cpu,
             cuda,
-            stacks,
-            ops,
             source: source.0,
-            max_memory,
-            max_events,
-            stores_source,
+            recording: options_from(recording)?,
             header,
             own_folder,
         };

@@ -1,7 +1,7 @@
 """Runs a program in this process, as close to plain Python as a running interpreter allows.
 
 Used where `launch` cannot start a process: inside another tool's process, or with a Python that
-ignores the environment. Sees: the command line's plan. Does not see the recorder.
+ignores the environment. Sees: the request of the command line. Does not see the recorder.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from floodmark.recording.launch import command_of, split_words
 _OWN_FOLDER = str(Path(__file__).parents[1]) + os.sep
 
 
-def run_in_place(plan: _core.RunPlan) -> None:
-    """Run the program of `plan` as `__main__`; what it raises is raised."""
-    sys.orig_argv = command_of(plan) or sys.orig_argv
-    own_words, args = split_words(plan)
+def run_in_place(request: _core.RunRequest) -> None:
+    """Run the program of `request` as `__main__`; what it raises is raised."""
+    sys.orig_argv = command_of(request) or sys.orig_argv
+    own_words, args = split_words(request)
     name = own_words[-1]
     try:
-        if plan.script is not None:
+        if request.script is not None:
             _run_script(name, args)
         else:
             sys.argv = [name, *args]

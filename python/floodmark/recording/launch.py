@@ -2,12 +2,12 @@
 
 `floodmark run script.py` becomes `python script.py`: the process replaces itself. So `__main__`,
 `sys.argv`, `sys.path`, tracebacks, `-m`, zip files, stdin and the exit status are Python's own. The
-start-up file (`startup/sitecustomize.py`) is found through `PYTHONPATH` and calls `begin`, which
-restores the environment and starts the recorder. Where the start-up file would not be found, or
-where another tool runs floodmark inside its own process, `launch` returns and the caller runs the
-program in this process.
+start-up file (`startup/sitecustomize.py`) is found through `PYTHONPATH` and calls `run.begin`,
+which restores the environment and starts the recorder. Where the start-up file would not be
+found, or where another tool runs floodmark inside its own process, `launch` returns and the caller
+runs the program in this process.
 
-Sees: the command line. Talks to: `_core`, `run`. Does not read the program.
+Sees: the command line. Talks to: `_core`. Does not read the program.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from floodmark import _core
 VARIABLE = "FLOODMARK_STARTUP"
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
 #: The folder of the start-up file.
-STARTUP_FOLDER = os.path.join(_HERE, "startup")
+STARTUP_FOLDER = os.path.join(os.path.dirname(_HERE), "startup")  # noqa: PTH120
 _OWN_MODULES = ("floodmark", "floodmark.__main__")
 
 
-def launch(plan: _core.RunPlan) -> None:
-    """Replace this process by the program of `plan`. Returns where that is not possible."""
-    program = command_of(plan)
+def launch(request: _core.RunRequest) -> None:
+    """Replace this process by the program of `request`. Returns where that is not possible."""
+    program = command_of(request)
     # `-E` and `-I` ignore `PYTHONPATH`, `-S` ignores `sitecustomize`.
     if program is None or sys.flags.ignore_environment or sys.flags.no_site or not sys.executable:
         return
-    own_words, _ = split_words(plan)
+    own_words, _ = split_words(request)
     order = json.dumps({"words": own_words, "pythonpath": os.environ.get("PYTHONPATH")})
     paths = [STARTUP_FOLDER, os.environ.get("PYTHONPATH", "")]
     environment = {
@@ -47,8 +47,8 @@ def launch(plan: _core.RunPlan) -> None:
     os.execve(sys.executable, program, environment)
 
 
-def begin() -> _core.RunPlan | None:
-    """Start the recorder in a process that `launch` made. Called by the start-up file."""
+def take_order() -> list[str] | None:
+    """Our words of the command line in a process that `launch` made. Restores the environment."""
     text = os.environ.pop(VARIABLE, None)
     if text is None:
         return None
@@ -57,40 +57,33 @@ def begin() -> _core.RunPlan | None:
         os.environ.pop("PYTHONPATH", None)
     else:
         os.environ["PYTHONPATH"] = order["pythonpath"]
-    plan = _core.main(["floodmark", *order["words"]], sys.executable)
-    from floodmark.recording.run import start
-
-    if not isinstance(plan, _core.RunPlan) or not start(plan):
-        # The program has not begun, and without a recording it must not.
-        with contextlib.suppress(Exception):
-            sys.stderr.flush()
-        os._exit(plan if isinstance(plan, int) else 1)
-    return plan
+    words: list[str] = order["words"]
+    return words
 
 
-def command_of(plan: _core.RunPlan) -> list[str] | None:
+def command_of(request: _core.RunRequest) -> list[str] | None:
     """The command line that runs the program alone; None where another tool runs floodmark."""
     options = _interpreter_options()
     if options is None:
         return None
-    own_words, args = split_words(plan)
-    return [sys.orig_argv[0], *options, *_target(plan, own_words[-1]), *args]
+    own_words, args = split_words(request)
+    return [sys.orig_argv[0], *options, *_target(request, own_words[-1]), *args]
 
 
-def _target(plan: _core.RunPlan, name: str) -> list[str]:
-    if plan.script is None:
+def _target(request: _core.RunRequest, name: str) -> list[str]:
+    if request.script is None:
         return ["-m", name]
     # `python -x.py` would be an option; `-` is standard input.
     return [f"./{name}" if name.startswith("-") and name != "-" else name]
 
 
-def split_words(plan: _core.RunPlan) -> tuple[list[str], list[str]]:
+def split_words(request: _core.RunRequest) -> tuple[list[str], list[str]]:
     """Split the command line: up to the name of the program, and the program's own arguments.
 
-    They are the strings that Python itself decoded, in any locale; those of the plan are not.
+    They are the strings that Python itself decoded, in any locale; those of the request are not.
     """
     words = sys.argv[1:]
-    at = len(words) - len(plan.args)
+    at = len(words) - len(request.args)
     return words[:at], words[at:]
 
 

@@ -21,7 +21,7 @@ from floodmark.recording.recorder import rank_of_process
 _SUFFIX = ".flood"
 _JOURNAL = ".journal"
 #: What a journal's folder holds.
-_JOURNAL_FILES = re.compile(r".*\.seg|ledger|state")
+_JOURNAL_FILES = re.compile(r".*\.chunk|ledger|state")
 _RANK_FILE = re.compile(r"rank-([0-9]+)\.flood")
 #: What a trace begins with.
 _MAGIC = b"FLOD"
@@ -38,7 +38,7 @@ class _Refused(Exception):
         self.hint = hint
 
 
-def output_path(plan: _core.RunPlan, *, is_only_process: bool) -> Path | None:
+def output_path(request: _core.RunRequest, *, is_only_process: bool) -> Path | None:
     """The file for the trace of this process. None where there is none; stderr has the reason.
 
     `is_only_process` says that the other ranks are simulated, so no other process writes there.
@@ -46,25 +46,25 @@ def output_path(plan: _core.RunPlan, *, is_only_process: bool) -> Path | None:
     rank, world_size, _ = rank_of_process()
     world = world_size or 1
     has_ranks = rank is not None and world > 1
-    if plan.output is not None:
-        path = Path(plan.output)
+    if request.output is not None:
+        path = Path(request.output)
         is_file = path.suffix == _SUFFIX
     else:
-        path = _default_file(plan)
+        path = _default_file(request)
         if has_ranks:
             path = path.with_suffix("")
         is_file = not has_ranks
-        if is_file and not plan.force:
+        if is_file and not request.force:
             return _next_free(path)
     try:
         if not is_file:
-            return _file_in_folder(path, rank or 0, world if has_ranks else 1, force=plan.force)
+            return _file_in_folder(path, rank or 0, world if has_ranks else 1, force=request.force)
         if has_ranks and not is_only_process:
             raise _Refused(
                 f"{world} processes cannot write into one file",
                 f"name a folder: `-o {path.with_suffix('')}`",
             )
-        _make_room(path, force=plan.force)
+        _make_room(path, force=request.force)
         return path
     except (_Refused, OSError) as error:
         cause = str(error) if isinstance(error, _Refused) else error.strerror
@@ -74,17 +74,17 @@ def output_path(plan: _core.RunPlan, *, is_only_process: bool) -> Path | None:
         return None
 
 
-def next_default_path(plan: _core.RunPlan) -> Path | None:
+def next_default_path(request: _core.RunRequest) -> Path | None:
     """The next free name, where another process took the one that `output_path` chose; None where
     the user chose it."""
     rank, world_size, _ = rank_of_process()
-    if plan.output is not None or plan.force or (rank is not None and (world_size or 1) > 1):
+    if request.output is not None or request.force or (rank is not None and (world_size or 1) > 1):
         return None
-    return _next_free(_default_file(plan)).absolute()
+    return _next_free(_default_file(request)).absolute()
 
 
-def _default_file(plan: _core.RunPlan) -> Path:
-    name = str(plan.module) if plan.script is None else _stem(plan.script)
+def _default_file(request: _core.RunRequest) -> Path:
+    name = str(request.module) if request.script is None else _stem(request.script)
     return Path(f"floodmark-{name}{_SUFFIX}")
 
 

@@ -21,19 +21,20 @@ from pathlib import Path
 # Not from `os`, where a program may replace it.
 from posix import getpid
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from floodmark import _core
 from floodmark.recording import steps
 from floodmark.recording.fork_warning import watch_forks
 from floodmark.recording.gpu_account import FakeGpuAccount
+from floodmark.recording.option_types import RecordingOptions
 from floodmark.recording.own_errors import OwnErrors
 from floodmark.recording.window import Window, forget_windows
 from floodmark.recording.window_options import (
     Devices,
+    complete_options,
     parse_bytes,
     parse_devices,
-    parse_max_memory,
     rank_of_process,
     say,
 )
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Recorder",
+    "RecordingOptions",
     "TraceOptions",
     "is_recording",
     "mark",
@@ -74,15 +76,10 @@ def _temporary_path() -> Path:
     return _temporary[1] / f"{getpid()}-{time.monotonic_ns()}.flood"
 
 
-class TraceOptions(TypedDict, total=False):
+class TraceOptions(RecordingOptions, total=False):
     """The options of `trace`."""
 
     devices: Devices
-    stacks: bool
-    ops: bool
-    source: bool
-    max_memory: int | str
-    follow_fork: bool
     force: bool
 
 
@@ -99,16 +96,12 @@ class Recorder(ContextDecorator):
         path: str | os.PathLike[str] | None = None,
         *,
         devices: Devices = None,
-        stacks: bool = True,
-        ops: bool = False,
-        source: bool = False,
-        max_memory: int | str = "256MiB",
-        follow_fork: bool = False,
         replace: _core.MayReplace = _core.MayReplace.TRACE,
         fake_gpu: FakeGpuAccount | None = None,
-        max_events: int | None = None,
         next_path: Callable[[], Path | None] | None = None,
+        **options: Unpack[RecordingOptions],
     ) -> None:
+        wanted = complete_options(options)
         cpu, cuda = parse_devices(devices)
         self._given_path = None if path is None else Path(path)
         #: Another name, where the path is not the user's choice and is taken.
@@ -117,15 +110,11 @@ class Recorder(ContextDecorator):
             Window,
             cpu=cpu,
             cuda=cuda,
-            stacks=stacks,
-            ops=ops,
-            source=source,
-            max_memory=parse_max_memory(max_memory),
+            options=wanted,
             replace=replace,
             fake_gpu=fake_gpu,
-            max_events=max_events,
         )
-        self._follow_fork = follow_fork
+        self._follow_fork = wanted["follow_fork"]
         # Not from `threading`: Python 3.13 ends a program differently once that is imported.
         self._lock = RLock()
         self._entered = 0
@@ -379,21 +368,14 @@ def trace(
     path: str | os.PathLike[str] | None = None,
     *,
     devices: Devices = None,
-    stacks: bool = True,
-    ops: bool = False,
-    source: bool = False,
-    max_memory: int | str = "256MiB",
-    follow_fork: bool = False,
     force: bool = False,
+    **options: Unpack[RecordingOptions],
 ) -> Recorder:
     """Record what happens inside a `with` block, or in a decorated function.
 
     `path` is the trace; without one it is kept only as long as the program runs. `devices` are
-    names such as `"cpu"` or `"cuda:0"`, or objects of `torch.device`; all by default. `stacks` and
-    `ops` say whether Python stacks and operator names are recorded. With `source` the trace gets a
-    copy of every source file of yours that allocates (not of installed packages). `max_memory`
-    limits the recorder's own memory; the least is `"16MiB"`. With `follow_fork` forked children are
-    recorded too, each into its own file.
+    names such as `"cpu"` or `"cuda:0"`, or objects of `torch.device`; all by default. The further
+    `options` are those of `RecordingOptions`, such as `ops=True` or `max_memory="64MiB"`.
 
     A finished trace of the same name is replaced. Any other file, a symbolic link and a recording
     that was not finished are replaced only with `force`. A recording that runs, a folder and a
@@ -405,12 +387,8 @@ def trace(
     return Recorder(
         path,
         devices=devices,
-        stacks=stacks,
-        ops=ops,
-        source=source,
-        max_memory=max_memory,
-        follow_fork=follow_fork,
         replace=_core.MayReplace.ANY_FILE if force else _core.MayReplace.TRACE,
+        **options,
     )
 
 

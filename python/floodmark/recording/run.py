@@ -1,14 +1,16 @@
 """`floodmark run`: a program and its recorder.
 
 `launch` runs the program with plain Python wherever it can, `in_process_run` elsewhere. Sees: the
-command line's plan. Talks to: `recorder`, `output_path`, `launch`, `in_process_run`.
+request of the command line. Talks to: `recorder`, `output_path`, `launch`, `in_process_run`.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,34 +20,48 @@ from posix import getpid
 from floodmark import _core
 from floodmark.recording.gpu_account import FakeGpuAccount
 from floodmark.recording.in_process_run import run_in_place
-from floodmark.recording.launch import launch
+from floodmark.recording.launch import launch, take_order
 from floodmark.recording.output_path import next_default_path, output_path
 from floodmark.recording.recorder import Recorder, say
-from floodmark.recording.window_options import say_together
+from floodmark.recording.window_options import requested_options, say_together
 
 
-def run(plan: _core.RunPlan, prepare: Callable[[], object]) -> int:
-    """Run the program of `plan` under a recorder. Returns only when it could not be begun.
+def run(request: _core.RunRequest, prepare: Callable[[], object]) -> int:
+    """Run the program of `request` under a recorder. Returns only when it could not be begun.
 
     `prepare` is called before the program where it runs in this process.
     """
-    launch(plan)
-    if not start(plan):
+    launch(request)
+    if not start(request):
         return 1
     prepare()
-    run_in_place(plan)
+    run_in_place(request)
     return 0
 
 
-def start(plan: _core.RunPlan) -> bool:
-    """Start the recorder of `plan` in this process; whether that succeeded."""
-    program = Program.from_plan(plan)
+def begin() -> _core.RunRequest | None:
+    """Start the recorder in a process that `launch` made. Called by the start-up file."""
+    words = take_order()
+    if words is None:
+        return None
+    request = _core.main(["floodmark", *words], sys.executable)
+    if not isinstance(request, _core.RunRequest) or not start(request):
+        # The program has not begun, and without a recording it must not.
+        with contextlib.suppress(Exception):
+            sys.stderr.flush()
+        os._exit(request if isinstance(request, int) else 1)
+    return request
+
+
+def start(request: _core.RunRequest) -> bool:
+    """Start the recorder of `request` in this process; whether that succeeded."""
+    program = Program.from_request(request)
     recorder = None if program is None else program.start()
     if recorder is None:
         return False
     # First in, last out: what the program does at its exit is still recorded. Ctrl-C does not end
     # it: without the recorder there is nothing left to interrupt.
-    finish = functools.partial(_finish, recorder, plan.quiet, getpid())
+    finish = functools.partial(_finish, recorder, request.quiet, getpid())
     atexit.register(_core.call_on_own_thread, finish)
     return True
 
@@ -53,42 +69,40 @@ def start(plan: _core.RunPlan) -> bool:
 class Program:
     """A program that can be begun, and its recorder."""
 
-    def __init__(self, plan: _core.RunPlan, path: Path) -> None:
-        self.plan = plan
+    def __init__(self, request: _core.RunRequest, path: Path) -> None:
+        self.request = request
         self.path = path.absolute()
 
     @classmethod
-    def from_plan(cls, plan: _core.RunPlan, *, is_only_process: bool = False) -> Program | None:
-        """The program of a plan; what is wrong with it has been said where there is none.
+    def from_request(
+        cls, request: _core.RunRequest, *, is_only_process: bool = False
+    ) -> Program | None:
+        """The program of a request; what is wrong with it has been said where there is none.
 
         `is_only_process` says that the other ranks of the world are simulated.
         """
-        path = output_path(plan, is_only_process=is_only_process)
+        path = output_path(request, is_only_process=is_only_process)
         if path is None:
             return None
-        return cls(plan, path)
+        return cls(request, path)
 
     def start(self, fake_gpu: FakeGpuAccount | None = None) -> Recorder | None:
         """Begin to record; None where that could not be done."""
-        plan = self.plan
+        request = self.request
         recorder = Recorder(
             self.path,
-            devices=plan.devices,
-            stacks=plan.stacks,
-            ops=plan.ops,
-            source=plan.stores_source,
-            max_memory=plan.max_memory,
-            follow_fork=plan.follow_fork,
-            replace=_core.MayReplace.ANY_FILE if plan.force else _core.MayReplace.NOTHING,
+            devices=request.devices,
+            replace=_core.MayReplace.ANY_FILE if request.force else _core.MayReplace.NOTHING,
             fake_gpu=fake_gpu,
-            next_path=functools.partial(next_default_path, plan),
+            next_path=functools.partial(next_default_path, request),
+            **requested_options(request),
         )
         recorder.start()
         return None if recorder.failure else recorder
 
     def run(self) -> None:
         """Run it; what it raises is raised."""
-        run_in_place(self.plan)
+        run_in_place(self.request)
 
 
 def short_path(path: Path) -> str:

@@ -28,6 +28,7 @@ from floodmark import _core
 from floodmark.recording import gpu_account, header_facts
 from floodmark.recording.frame_layout import choose_way
 from floodmark.recording.gpu_account import FakeGpuAccount
+from floodmark.recording.option_types import RecordingOptions
 from floodmark.recording.own_errors import OwnErrors
 from floodmark.recording.torch_hooks import Attachment, attachment_of
 from floodmark.recording.window_options import (
@@ -81,13 +82,9 @@ class Window:
         *,
         cpu: bool,
         cuda: int,
-        stacks: bool,
-        ops: bool,
-        max_memory: int,
+        options: RecordingOptions,
         replace: _core.MayReplace,
         fake_gpu: FakeGpuAccount | None = None,
-        max_events: int | None = None,
-        source: bool = False,
     ) -> None:
         self.pid = getpid()
         # Inside an estimate with fake tensors, what the program has are those.
@@ -99,6 +96,7 @@ class Window:
         self._cut_before, _ = _core.cut_stacks()
         self._phantom: answer_types.Phantom | None = None
         self._attachment: Attachment | None = None
+        stacks, ops = options["stacks"], options["ops"]
         if stacks:
             stacks, remark = _way_of_stacks()
             self._not_recorded.extend([remark] if remark else [])
@@ -115,14 +113,10 @@ class Window:
             replace=replace,
             cpu=cpu,
             cuda=cuda,
-            stacks=stacks,
-            ops=ops and not is_fake,
             source=self._block_source(),
-            max_memory=max_memory,
+            recording=json.dumps({**options, "stacks": stacks, "ops": ops and not is_fake}),
             header=self._header(),
             own_folder=_OWN_FOLDER,
-            max_events=max_events,
-            stores_source=source and stacks,
         )
         _open.append(self)
         self._wants_ops = ops and not is_fake

@@ -1,10 +1,11 @@
-"""What a recording is asked for: devices and sizes; and the rank of this process.
+"""What a recording is asked for: options, devices and sizes; and the rank of this process.
 
 Sees: arguments, the environment, and the least memory limit. Knows nothing else of the recorder.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from floodmark import _core
+from floodmark.recording.option_types import RecordingOptions
 from floodmark.recording.own_errors import OwnErrors
 from floodmark.reports.trace import DeviceLike
 
@@ -65,6 +67,20 @@ def parse_max_memory(value: int | str) -> int:
         least = _core.LEAST_MEMORY_BYTES >> 20
         raise ValueError(f"max_memory is too small: {value!r}; at least {least}MiB is needed")
     return limit
+
+
+def complete_options(given: RecordingOptions) -> RecordingOptions:
+    """The options with the default of each that is not given; `TypeError` for an unknown one."""
+    if "max_memory" in given:
+        given = {**given, "max_memory": parse_max_memory(given["max_memory"])}
+    options: RecordingOptions = json.loads(_core.recording_options(json.dumps(given)))
+    return options
+
+
+def requested_options(request: _core.RunRequest) -> RecordingOptions:
+    """The options of a recording that the command line asks for."""
+    options: RecordingOptions = json.loads(request.recording)
+    return options
 
 
 def parse_devices(devices: Devices) -> tuple[bool, int]:

@@ -19,7 +19,7 @@ if False:
     from typing import Any
 
 _FOLDER = os.path.dirname(__file__)  # noqa: PTH120
-_PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(_FOLDER)))  # noqa: PTH120
+_PACKAGES = os.path.dirname(os.path.dirname(_FOLDER))  # noqa: PTH120
 
 
 def _import_floodmark() -> None:
@@ -86,9 +86,9 @@ def _loader(real: Any) -> Any:
 # A sub-interpreter runs this file too, and has nothing to start.
 if "FLOODMARK_STARTUP" in os.environ:
     _import_floodmark()
-    from floodmark.recording import launch
+    from floodmark.recording import run
 
-    _plan = launch.begin()
+    _plan = run.begin()
     if _plan is not None and _plan.changes:
         from floodmark import changes
 
