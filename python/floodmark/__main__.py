@@ -20,12 +20,12 @@ def main() -> int:
     if isinstance(answer, str):
         print(f"{answer} ({_torch_found()})")
         return 0
-    if isinstance(answer, _core.DoctorPlan):
+    if isinstance(answer, _core.DoctorRequest):
         from floodmark.doctor.command import doctor
 
         return doctor(answer)
-    _print_hint(answer.run if isinstance(answer, _core.EstimatePlan) else answer)
-    if isinstance(answer, _core.EstimatePlan):
+    _print_hint(answer.run if isinstance(answer, _core.EstimateRequest) else answer)
+    if isinstance(answer, _core.EstimateRequest):
         from floodmark.estimate.command import estimate
 
         return estimate(answer)
@@ -43,12 +43,12 @@ def _torch_found() -> str:
     return "torch is not installed" if version is None else f"torch {version}"
 
 
-def _print_hint(plan: _core.RunPlan) -> None:
+def _print_hint(request: _core.RunRequest) -> None:
     """Say how to give us options that follow the program; of several ranks the first says it."""
-    if plan.hint is not None and os.environ.get("RANK", "0") == "0":
+    if request.hint is not None and os.environ.get("RANK", "0") == "0":
         # Without stderr the program runs all the same.
         with suppress(Exception):
-            print(f"hint: {plan.hint}", file=sys.stderr)
+            print(f"hint: {request.hint}", file=sys.stderr)
 
 
 @contextmanager

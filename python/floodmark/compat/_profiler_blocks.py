@@ -15,14 +15,14 @@ from typing import Any
 from floodmark import _core
 from floodmark.compat._profiler_plugins import DEFAULTS
 from floodmark.estimate import context_manager
-from floodmark.estimate.fake.block import FakeBlock, open_block
+from floodmark.estimate.fake.session import FakeSession, open_session
 from floodmark.plugins import Plugin
 
 
 class InnerBlock:
     """A block inside another one: its engine, and plugins that the other one lacks."""
 
-    def __init__(self, outer: FakeBlock, more: Iterable[type[Plugin]]) -> None:
+    def __init__(self, outer: FakeSession, more: Iterable[type[Plugin]]) -> None:
         self._outer = outer
         self._more = tuple(more)
         self._stack = ExitStack()
@@ -67,24 +67,24 @@ class Estimating(context_manager.estimate):
     def _must_be_recording(self) -> None:
         """Without a recording the levels are known all the same; the tables say what is missing."""
 
-    def _new_block(self) -> Any:
-        outer = open_block()
+    def _new_session(self) -> Any:
+        outer = open_session()
         if outer is not None:
             own = [each for each in self._plugins if each not in DEFAULTS]
             return InnerBlock(outer, [each for each in own if each.is_installed()])
         own = [each for each in DEFAULTS if each.name not in self._without]
         more = [each for each in dict.fromkeys([*own, *self._plugins]) if each.is_installed()]
         without = {*self._without, *(each.name for each in DEFAULTS)}
-        return FakeBlock(self._machine, without, is_bounded=False, more=more)
+        return FakeSession(self._machine, without, is_bounded=False, more=more)
 
     @property
     def is_inner(self) -> bool:
         """Whether the engine is another block's: its peak is not ours."""
-        return isinstance(self._block, InnerBlock)
+        return isinstance(self._session, InnerBlock)
 
     def engine_of_block(self) -> Any:
         """What follows the tensors of the block."""
-        return self._block.engine
+        return self._session.engine
 
     def peaks(self) -> dict[str, int]:
         """The peaks of the recording, by device; empty when there is none."""

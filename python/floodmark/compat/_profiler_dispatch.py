@@ -9,17 +9,30 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
 from floodmark import torch_private
 from floodmark.compat import _profiler_tables as tables
 
 if TYPE_CHECKING:
-    from floodmark.compat.memory_profiler import MemoryTracer
+    from floodmark.reports.trace import Trace
 
 #: A row of what was allocated outside of all modules.
 _NO_MODULE = "(no module)"
+
+
+class Tracer(Protocol):
+    """What the mode reads of its `MemoryTracer`."""
+
+    _device: str
+
+    @property
+    def trace(self) -> Trace: ...
+    def _levels(self) -> dict[str, tuple[int, int]]: ...
+    def _fakes(self, objects: list[Any]) -> Iterator[Any]: ...
+    def _address_of(self, tensor: Any) -> int: ...
+    def _now(self) -> int: ...
 
 
 class MemoryDispatchMode(torch_private.dispatch_mode_class()):  # type: ignore[misc]
@@ -29,7 +42,7 @@ class MemoryDispatchMode(torch_private.dispatch_mode_class()):  # type: ignore[m
     to do for an operator.
     """
 
-    def __init__(self, tracer: MemoryTracer) -> None:
+    def __init__(self, tracer: Tracer) -> None:
         super().__init__()
         self._tracer = tracer
         self._entered = threading.local()

@@ -13,11 +13,11 @@ from types import ModuleType
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.estimate.world.collective_operators import done
 from floodmark.plugins import Plugin
 from floodmark.plugins.distributed import Distributed
 from floodmark.plugins.megatron import Megatron
 from floodmark.plugins.transformer_engine import TransformerEngine
+from floodmark.world.collective_operators import done
 
 #: Collectives, and what they return without a group when nothing is to be waited for.
 _COLLECTIVES = (

@@ -11,7 +11,7 @@ from floodmark.doctor import environment, trials
 from floodmark.doctor.check import Check
 
 
-def doctor(plan: _core.DoctorPlan) -> int:
+def doctor(request: _core.DoctorRequest) -> int:
     """Check this environment and print what works; the exit status."""
     torch = environment.torch()
     checks = [environment.python(), environment.floodmark(), torch, environment.driver()]
@@ -32,4 +32,4 @@ def doctor(plan: _core.DoctorPlan) -> int:
         "can_estimate": estimate.status != "failed",
         "checks": [check.to_dict() for check in [*checks, *recording, estimate, *rest]],
     }
-    return _core.show_doctor(json.dumps(facts), plan.json)
+    return _core.show_doctor(json.dumps(facts), request.json)

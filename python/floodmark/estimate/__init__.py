@@ -2,9 +2,9 @@
 
 | package | what it has |
 |---|---|
+| `device` | the phantom's library in this process, and the GPU that it simulates |
 | `phantom` | the engine that loads a simulated CUDA device below torch |
 | `fake` | the engine of fake tensors: shapes without data |
-| `world` | one rank of a world of many, in one process |
 | `values` | values that a program reads: computed on the host, given by the user, or assumed |
 
 `floodmark.estimate` is the class in `context_manager`, which has the name of this package: write

@@ -1,7 +1,7 @@
 """Child processes of a program on a simulated GPU: each gets the GPU, and a trace of its own.
 
 `pass_on` sets what child processes inherit: a variable, and the folder of the start-up file
-(`recording/startup/sitecustomize.py`) in `PYTHONPATH`. A child that imports torch calls `begin`
+(`startup/sitecustomize.py`) in `PYTHONPATH`. A child that imports torch calls `begin`
 first. A fork of a process that is recorded already gets its trace when it initialises CUDA.
 
 Sees: the environment, and the folder in which children leave their traces. Talks to:
@@ -19,8 +19,8 @@ from typing import TypedDict
 
 from floodmark import _core
 from floodmark.changes import apply_for_good
-from floodmark.estimate.phantom import simulated_gpu
-from floodmark.estimate.phantom.block import PhantomBlock
+from floodmark.estimate.device import current_gpu
+from floodmark.estimate.phantom.session import PhantomSession
 from floodmark.estimate.simulated_process import Simulated, trace_path
 from floodmark.recording.launch import STARTUP_FOLDER
 from floodmark.recording.recorder import Recorder, rank_of_process, say
@@ -72,7 +72,7 @@ def begin() -> None:
     if (
         inherited is None
         or not Path(inherited["folder"]).is_dir()
-        or simulated_gpu.current() is not None
+        or current_gpu.current() is not None
     ):
         # The estimate is over, or this process has a simulated GPU of its own.
         return
@@ -86,7 +86,7 @@ def begin() -> None:
 def _begin(folder: Path, inherited: Inherited) -> None:
     machine = _core.PhantomMachine.from_json(inherited["machine"])
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    block = PhantomBlock(machine, ())
+    session = PhantomSession(machine, ())
     if visible is not None:
         # The phantom takes it away, because it is about the host's GPUs. Here the program set it.
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
@@ -100,14 +100,14 @@ def _begin(folder: Path, inherited: Inherited) -> None:
     apply_for_good(inherited["changes"])
     Simulated(
         recorder,
-        block,
+        session,
         folder,
         steps=steps,
         quiet=quiet,
         ops=ops,
         files_to=inherited["files_to"],
     ).begin()
-    block.__enter__()
+    session.__enter__()
 
 
 def refusals(folder: Path) -> list[str]:

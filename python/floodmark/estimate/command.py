@@ -2,8 +2,8 @@
 
 The program runs as under `floodmark run`, in a fork: the first process waits for its end, whatever
 that is, and answers from the traces. What the program prints goes to stderr: its computed values
-are meaningless, and stdout has the estimate alone. Sees: the command line's plan. Talks to:
-`recording.run`, `supervisor`, the blocks of both engines, `child_processes`, `process_traces`.
+are meaningless, and stdout has the estimate alone. Sees: the request of the command line. Talks to:
+`recording.run`, `supervisor`, the sessions of both engines, `child_processes`, `process_traces`.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from floodmark.estimate import (
     quick_exit,
     supervisor,
 )
-from floodmark.estimate.engine_choice import block_of
-from floodmark.estimate.fake.block import FakeBlock
+from floodmark.estimate.engine_choice import session_for
+from floodmark.estimate.fake.session import FakeSession
 from floodmark.estimate.operator_cost import OperatorCounter
 from floodmark.estimate.simulated_process import Simulated
 from floodmark.estimate.step_cost import StepMeasure, measured_in
-from floodmark.estimate.world import rank_hub
-from floodmark.estimate.world.launcher import launched_as
 from floodmark.recording.recorder import rank_of_process, say
 from floodmark.recording.run import Program, next_question, short_path
+from floodmark.recording.window_options import requested_options
 from floodmark.reports.trace import Estimate
+from floodmark.world import rank_hub
+from floodmark.world.launcher import launched_as
 
 #: How many operator calls are printed with `--ops`.
 _MOST_CALLS = 20
@@ -54,8 +55,8 @@ _MOST_STEPS_AGAIN = 8
 _STEPS_OF_CHILDREN = 3
 
 
-def estimate(plan: _core.EstimatePlan) -> int:
-    """Run the program of `plan` on a simulated GPU, and answer; the exit status."""
+def estimate(request: _core.EstimateRequest) -> int:
+    """Run the program of `request` on a simulated GPU, and answer; the exit status."""
     supervisor.end_with_starter()
     if importlib.util.find_spec("torch") is None:
         print(
@@ -64,38 +65,38 @@ def estimate(plan: _core.EstimatePlan) -> int:
             file=sys.stderr,
         )
         return 1
-    _set_ranks(plan.machine)
-    program = Program.from_plan(plan.run, is_only_process=plan.machine.world is not None)
+    _set_ranks(request.machine)
+    program = Program.from_request(request.run, is_only_process=request.machine.world is not None)
     if program is None:
         return 1
-    first = _Attempt(plan.machine, plan.steps, plan.until_steady, program)
-    child = _fork(plan, first)
+    first = _Attempt(request.machine, request.steps, request.until_steady, program)
+    child = _fork(request, first)
     if isinstance(child, int):
         return child
     ended = first.wait(child)
-    again = _second_attempt(plan, first, ended)
+    again = _second_attempt(request, first, ended)
     rerun = None
     if again is not None:
-        child = _fork(plan, again, is_silent=True)
+        child = _fork(request, again, is_silent=True)
         if isinstance(child, int):
             return child
         rerun = again.wait(child)
     try:
-        return _answer(plan, first, ended, rerun)
+        return _answer(request, first, ended, rerun)
     finally:
         for attempt in filter(None, (first, again)):
             attempt.close()
 
 
 def _fork(
-    plan: _core.EstimatePlan, attempt: _Attempt, *, is_silent: bool = False
+    request: _core.EstimateRequest, attempt: _Attempt, *, is_silent: bool = False
 ) -> supervisor.Child | int:
     """Run the program in a process of its own; there, its exit status comes back."""
     seat = None
-    if plan.machine.rank is not None and plan.engine != "fake":
-        seat = rank_hub.open_seats(plan.machine.rank)
+    if request.machine.rank is not None and request.engine != "fake":
+        seat = rank_hub.open_seats(request.machine.rank)
         if seat.is_started:
-            return _run_other_rank(plan, attempt, seat)
+            return _run_other_rank(request, attempt, seat)
     child = supervisor.fork()
     if child is not None:
         if seat is not None:
@@ -105,7 +106,7 @@ def _fork(
         _be_silent()
     if seat is not None:
         seat.take()
-    return _run(plan, attempt)
+    return _run(request, attempt)
 
 
 class _Attempt:
@@ -123,7 +124,7 @@ class _Attempt:
         self.until_steady = until_steady
         self.program = program
         #: Where child processes write.
-        self.folder = _make_folder(process_traces.output_of(program.path, program.plan))
+        self.folder = _make_folder(process_traces.output_of(program.path, program.request))
 
     @property
     def steps_of_children(self) -> int | None:
@@ -160,22 +161,24 @@ class _Ended(NamedTuple):
     found: Estimate | None
 
 
-def _second_attempt(plan: _core.EstimatePlan, first: _Attempt, ended: _Ended) -> _Attempt | None:
+def _second_attempt(
+    request: _core.EstimateRequest, first: _Attempt, ended: _Ended
+) -> _Attempt | None:
     """The program with enough memory, where it ran out and can be run again."""
-    is_one_of_many = plan.machine.world is None and (rank_of_process()[1] or 1) > 1
-    reads_stdin = plan.run.script is not None and os.fspath(plan.run.script) == "-"
-    if ended.found is None or ended.found.fits is not False or not plan.reruns:
+    is_one_of_many = request.machine.world is None and (rank_of_process()[1] or 1) > 1
+    reads_stdin = request.run.script is not None and os.fspath(request.run.script) == "-"
+    if ended.found is None or ended.found.fits is not False or not request.reruns:
         return None
     # The other ranks have ended, or wait for this one; standard input has been read.
     if is_one_of_many or reads_stdin or first.folder is None:
         return None
-    if not plan.run.quiet:
+    if not request.run.quiet:
         say("out of memory: running it again with enough, to see what it needs (`--no-rerun`)")
     path = first.program.path
-    program = Program(plan.run, path.with_name(f"{first.folder.name}-rerun{path.suffix}"))
-    machine = _with_enough_memory(plan.machine)
-    if plan.steps is not None:
-        return _Attempt(machine, plan.steps, plan.until_steady, program)
+    program = Program(request.run, path.with_name(f"{first.folder.name}-rerun{path.suffix}"))
+    machine = _with_enough_memory(request.machine)
+    if request.steps is not None:
+        return _Attempt(machine, request.steps, request.until_steady, program)
     return _Attempt(machine, _MOST_STEPS_AGAIN, True, program)
 
 
@@ -203,67 +206,68 @@ def _make_folder(path: Path) -> Path | None:
         return None
 
 
-def _run(plan: _core.EstimatePlan, attempt: _Attempt) -> int:
+def _run(request: _core.EstimateRequest, attempt: _Attempt) -> int:
     """Run the program; in the process that is its own."""
     machine, program, folder = attempt.machine, attempt.program, attempt.folder
+    ops = requested_options(request.run)["ops"]
     try:
-        block = block_of(machine, plan.engine, say=say)
+        session = session_for(machine, request.engine, say=say)
     except _core.PhantomError as error:
         print(f"error: Failed to simulate a GPU\n  Caused by: {error}", file=sys.stderr)
         return 1
     gpus = machine.name if machine.gpus == 1 else f"{machine.gpus} × {machine.name}"
     memory = ": memory is exact"
-    if isinstance(block, FakeBlock):
+    if isinstance(session, FakeSession):
         memory = ", with fake tensors: memory follows from their shapes"
     say(f"Simulating {gpus}{memory}, computed values are meaningless")
-    import_log.begin("fake" if isinstance(block, FakeBlock) else "phantom", machine.to_json())
+    import_log.begin("fake" if isinstance(session, FakeSession) else "phantom", machine.to_json())
     files_to = program_files.wanted()
-    recorder = program.start(block if isinstance(block, FakeBlock) else None)
+    recorder = program.start(session if isinstance(session, FakeSession) else None)
     if recorder is None:
         return 1
     _give_up_stdout()
-    apply_for_good(plan.run.changes)
-    if isinstance(block, FakeBlock):
+    apply_for_good(request.run.changes)
+    if isinstance(session, FakeSession):
         folder = None
     elif folder is not None:
         child_processes.pass_on(
             machine,
             folder,
             steps=attempt.steps_of_children,
-            ops=plan.run.ops,
-            quiet=plan.run.quiet,
-            changes=plan.run.changes,
+            ops=ops,
+            quiet=request.run.quiet,
+            changes=request.run.changes,
             files_to=files_to,
         )
-    counter = OperatorCounter() if plan.counts_operators else None
+    counter = OperatorCounter() if request.counts_operators else None
     measure = None
-    if plan.measures_step and folder is not None and not isinstance(block, FakeBlock):
-        measure = StepMeasure(folder, block.simulated.phantom)
+    if request.measures_step and folder is not None and not isinstance(session, FakeSession):
+        measure = StepMeasure(folder, session.simulated.phantom)
     Simulated(
         recorder,
-        block,
+        session,
         folder,
         steps=attempt.steps,
         until_steady=attempt.until_steady,
-        quiet=plan.run.quiet,
-        ops=plan.run.ops,
+        quiet=request.run.quiet,
+        ops=ops,
         files_to=files_to,
         counter=counter,
         measure=measure,
     ).begin()
     try:
-        with block:
+        with session:
             attempt.program.run()
     except BaseException as error:
-        block.end(error)
+        session.end(error)
         if isinstance(error, SystemExit):
             quick_exit.note(error.code)
         raise
-    block.end(None)
+    session.end(None)
     return 0
 
 
-def _run_other_rank(plan: _core.EstimatePlan, attempt: _Attempt, seat: rank_hub.Seat) -> int:
+def _run_other_rank(request: _core.EstimateRequest, attempt: _Attempt, seat: rank_hub.Seat) -> int:
     """Run the program as a rank that another one waits for. It is not recorded."""
     supervisor.end_with(os.getppid())
     silent = os.open(os.devnull, os.O_RDWR)
@@ -273,9 +277,9 @@ def _run_other_rank(plan: _core.EstimatePlan, attempt: _Attempt, seat: rank_hub.
     machine = attempt.machine.as_rank(seat.rank)
     _set_ranks(machine)
     try:
-        block = block_of(machine, plan.engine)
-        apply_for_good(plan.run.changes)
-        with block:
+        session = session_for(machine, request.engine)
+        apply_for_good(request.run.changes)
+        with session:
             attempt.program.run()
     except BaseException as error:
         seat.fail(f"{type(error).__name__}: {error}")
@@ -307,7 +311,9 @@ def _give_up_stdout() -> None:
         os.dup2(2, 1)
 
 
-def _answer(plan: _core.EstimatePlan, first: _Attempt, ended: _Ended, rerun: _Ended | None) -> int:
+def _answer(
+    request: _core.EstimateRequest, first: _Attempt, ended: _Ended, rerun: _Ended | None
+) -> int:
     """Say what the program needs, and leave as it did."""
     status, traces, found = ended
     if traces is None:
@@ -322,11 +328,12 @@ def _answer(plan: _core.EstimatePlan, first: _Attempt, ended: _Ended, rerun: _En
         found = traces.estimate(error, measured_in(first.folder), rerun=rerun.found)
         if rerun.traces is not None:
             rerun.traces.remove()
-    _print(found.to_json() + "\n" if plan.json else found.for_stdout())
-    if plan.run.ops and not plan.json and (highest := traces.highest()) is not None:
+    _print(found.to_json() + "\n" if request.json else found.for_stdout())
+    ops = requested_options(request.run)["ops"]
+    if ops and not request.json and (highest := traces.highest()) is not None:
         _print(f"\n{highest.peak().by_op_call(top=_MOST_CALLS)}")
-    output = traces.move_to_output(plan.run)
-    if not plan.run.quiet:
+    output = traces.move_to_output(request.run)
+    if not request.run.quiet:
         name = short_path(output)
         say(
             next_question(

@@ -77,24 +77,24 @@ class estimate:
         )
         self._stack = ExitStack()
         self._recorder: Recorder | None = None
-        self._block: Any = None
+        self._session: Any = None
         #: Which engine was used; known once the block has begun.
         self.engine: Engine | None = None
 
     def __enter__(self) -> estimate:
-        from floodmark.estimate.phantom.block import PhantomBlock
+        from floodmark.estimate.phantom.session import PhantomSession
 
         with self._stack:
-            self._block = self._new_block()
-            is_phantom = isinstance(self._block, PhantomBlock)
+            self._session = self._new_session()
+            is_phantom = isinstance(self._session, PhantomSession)
             self.engine = "phantom" if is_phantom else "fake"
             if not is_phantom:
                 self._must_be_outermost()
-            fake_gpu = None if is_phantom else self._block
+            fake_gpu = None if is_phantom else self._session
             self._recorder = Recorder(self._path, ops=self._ops, fake_gpu=fake_gpu)
             self._stack.enter_context(self._recorder)
             self._must_be_recording()
-            self._stack.enter_context(self._block)
+            self._stack.enter_context(self._session)
             # It all went well: it is undone at the end of the block.
             self._stack = self._stack.pop_all()
         return self
@@ -105,14 +105,14 @@ class estimate:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._block is not None:
-            self._block.end(error)
+        if self._session is not None:
+            self._session.end(error)
         self._stack.close()
 
-    def _new_block(self) -> Any:
-        from floodmark.estimate.engine_choice import block_of
+    def _new_session(self) -> Any:
+        from floodmark.estimate.engine_choice import session_for
 
-        return block_of(self._machine, self._wanted, self._without)
+        return session_for(self._machine, self._wanted, self._without)
 
     def _must_be_outermost(self) -> None:
         """A GPU of fake tensors cannot be simulated inside another one."""
@@ -149,7 +149,7 @@ class estimate:
 
     def level(self, device: DeviceLike | None = None) -> tuple[int, int, int, int]:
         """Allocated, its peak, reserved and its peak so far: also inside the block."""
-        found: tuple[int, int, int, int] = self._block.level(str(device or self.device))
+        found: tuple[int, int, int, int] = self._session.level(str(device or self.device))
         return found
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
 """The engine of an estimate: the phantom GPU where it can be loaded, fake tensors elsewhere.
 
-Sees: the machine that is simulated. Talks to: the blocks of both engines.
+Sees: the machine that is simulated. Talks to: the sessions of both engines.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from floodmark import _core
-from floodmark.estimate.fake.block import FakeBlock
-from floodmark.estimate.phantom.block import PhantomBlock
+from floodmark.estimate.fake.session import FakeSession
+from floodmark.estimate.phantom.session import PhantomSession
 
 if TYPE_CHECKING:
     from floodmark.reports.answer_types import Engine
 
 
-def block_of(
+def session_for(
     machine: _core.PhantomMachine,
     engine: Engine | None,
     without: Iterable[str] = (),
     say: Callable[[str], None] | None = None,
-) -> PhantomBlock | FakeBlock:
-    """A block of `engine`; without one, of the best that works here. `say` gets why, if fake."""
+) -> PhantomSession | FakeSession:
+    """A session of `engine`; without one, of the best that works here. `say` gets why, if fake."""
     if engine != "fake":
         try:
-            return PhantomBlock(machine, without)
+            return PhantomSession(machine, without)
         except _core.PhantomError as error:
             if engine is not None:
                 raise
             if say is not None:
                 say(f"fake tensors instead of a phantom: {str(error).splitlines()[0]}")
-    return FakeBlock(machine, without)
+    return FakeSession(machine, without)

@@ -131,21 +131,21 @@ class Traces:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def move_to_output(self, plan: _core.RunPlan) -> Path:
+    def move_to_output(self, request: _core.RunRequest) -> Path:
         """Put the traces that count where they stay, and remove the others; returns the output."""
         main = self._main.path
         kept = self._children
         if self._main.uses_gpu() or not kept:
             kept = [self._main, *kept]
-        output = output_of(main, plan)
+        output = output_of(main, request)
         if len(kept) > 1 and output == main:
-            output = _free_folder(main.with_suffix(""), may_replace=plan.force)
+            output = _free_folder(main.with_suffix(""), may_replace=request.force)
             output.mkdir()
         names = {kept[0].path: main.name} if len(kept) == 1 else _names(kept, main)
         folder = main.parent if len(kept) == 1 else output
         if self._main not in kept:
             _remove(main)
-        for earlier in folder.glob("process-*.flood") if plan.force else ():
+        for earlier in folder.glob("process-*.flood") if request.force else ():
             _remove(earlier)
         for one in kept:
             if one.path not in self._running:
@@ -155,10 +155,10 @@ class Traces:
         return output
 
 
-def output_of(path: Path, plan: _core.RunPlan) -> Path:
+def output_of(path: Path, request: _core.RunRequest) -> Path:
     """What was asked for: the trace itself, or the folder that it is in."""
-    if plan.output is not None:
-        return path if Path(plan.output).suffix == path.suffix else path.parent
+    if request.output is not None:
+        return path if Path(request.output).suffix == path.suffix else path.parent
     return path.parent if path.name.startswith("rank-") else path
 
 

@@ -1,7 +1,7 @@
 """A process on a simulated GPU, while it is recorded: its steps, its forks and its end.
 
 Sees: torch when it is imported, and how this process ends. Talks to: the recorder, the engine's
-block, `recording.steps`. Does not see other processes.
+session, `recording.steps`. Does not see other processes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 
 from floodmark import _core, torch_private
 from floodmark.estimate import program_files
-from floodmark.estimate.fake.block import FakeBlock
+from floodmark.estimate.fake.session import FakeSession
 from floodmark.estimate.operator_cost import OperatorCounter
-from floodmark.estimate.phantom.block import PhantomBlock
+from floodmark.estimate.phantom.session import PhantomSession
 from floodmark.estimate.step_cost import StepMeasure
 from floodmark.recording import header_facts
 from floodmark.recording.import_watch import ImportWatch
@@ -37,7 +37,7 @@ class Simulated:
     def __init__(
         self,
         recorder: Recorder,
-        block: PhantomBlock | FakeBlock,
+        session: PhantomSession | FakeSession,
         folder: Path | None,
         *,
         steps: int | None,
@@ -49,7 +49,7 @@ class Simulated:
         measure: StepMeasure | None = None,
     ) -> None:
         self._recorder = recorder
-        self._block = block
+        self._session = session
         self._folder = folder
         self._pid = os.getpid()
         self._fork: Recorder | None = None
@@ -87,7 +87,7 @@ class Simulated:
 
     def _leave(self, status: int) -> None:
         if os.getpid() == self._pid:
-            self._block.outcome.leave(status)
+            self._session.outcome.leave(status)
         self.finish()
 
     def _step_ended(self, torch: ModuleType, step: int) -> None:
@@ -121,7 +121,7 @@ class Simulated:
 
     def _end_by_steps(self) -> None:
         """Say it now: what the program makes of its end, and how it leaves, is not known yet."""
-        self._block.outcome.end_by_steps()
+        self._session.outcome.end_by_steps()
         (self._fork or self._recorder).refresh()
 
     def _goes_on(self) -> bool:
@@ -129,7 +129,7 @@ class Simulated:
         if self._measure is None or os.getpid() != self._pid:
             return False
         if self._recorder.is_open:
-            self._block.outcome.end_by_steps()
+            self._session.outcome.end_by_steps()
             self._recorder.stop()
             # The hooks of the recorder would count as time of the program.
             _core.disarm()

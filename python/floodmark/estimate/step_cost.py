@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from floodmark.estimate.operator_cost import OperatorCounter
 
 if TYPE_CHECKING:
-    from floodmark.estimate.phantom.library import Phantom
+    from floodmark.estimate.device.library import Phantom
     from floodmark.reports.answer_types import StepCost
 
 #: At most so many steps are timed, and no further one after this processor time: the least of

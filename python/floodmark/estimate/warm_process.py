@@ -94,8 +94,8 @@ def main() -> int:
     words = request["words"]
     sys.argv = [sys.argv[0], *words]
     sys.orig_argv = [sys.orig_argv[0], "-m", "floodmark", *words]
-    plan = _core.main(["floodmark", *words], sys.executable)
-    status = estimate(plan) if isinstance(plan, _core.EstimatePlan) else 1
+    wanted = _core.main(["floodmark", *words], sys.executable)
+    status = estimate(wanted) if isinstance(wanted, _core.EstimateRequest) else 1
     # The process that answers comes here, and that of a program which has ended by itself.
     quick_exit.note(status)
     return status

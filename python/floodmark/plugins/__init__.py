@@ -16,9 +16,9 @@ from importlib.metadata import entry_points
 from types import ModuleType, TracebackType
 from typing import Any, ClassVar
 
-from floodmark.estimate.world.replaced_names import replace_in_modules
 from floodmark.recording.import_watch import ImportWatch
 from floodmark.recording.undoable import Undoable
+from floodmark.world.replaced_names import replace_in_modules
 
 #: Where other packages name theirs: `name = "package.module:Class"`.
 ENTRY_POINTS = "floodmark.plugins"

@@ -1,7 +1,7 @@
 """`torch.distributed` with fake tensors: this process is rank r of N, and no other rank runs.
 
 Groups of every backend become torch's fake ones, which move nothing; what has no fake form stands
-in `object_collectives` and `ddp_reducer` of `estimate.world`. Sees: `torch.distributed`. Knows
+in `object_collectives` and `ddp_reducer` of `world`. Sees: `torch.distributed`. Knows
 nothing of memory. What it patched is as it was after the block, groups included.
 """
 
@@ -17,17 +17,17 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.estimate.world.collective_operators import WITH_RESULT, answers, done, with_result
-from floodmark.estimate.world.ddp_reducer import stand_ins
-from floodmark.estimate.world.launcher import launched_as
-from floodmark.estimate.world.object_collectives import Objects
-from floodmark.estimate.world.process_groups import begin_as, keep_name, register_fake_backend
-from floodmark.estimate.world.replaced_names import replace_in_modules, with_arguments
-from floodmark.estimate.world.spawn import FUNCTIONS, run_here
-from floodmark.estimate.world.storages import share_storage
-from floodmark.estimate.world.store import store_class
 from floodmark.plugins import Plugin, Setting
 from floodmark.recording.window_options import rank_of_process
+from floodmark.world.collective_operators import WITH_RESULT, answers, done, with_result
+from floodmark.world.ddp_reducer import stand_ins
+from floodmark.world.launcher import launched_as
+from floodmark.world.object_collectives import Objects
+from floodmark.world.process_groups import begin_as, keep_name, register_fake_backend
+from floodmark.world.replaced_names import replace_in_modules, with_arguments
+from floodmark.world.spawn import FUNCTIONS, run_here
+from floodmark.world.storages import share_storage
+from floodmark.world.store import store_class
 
 #: The name under which torch knows the groups of a block.
 _BACKEND = "floodmark"

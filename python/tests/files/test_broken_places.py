@@ -104,7 +104,7 @@ def test_a_journal_that_another_program_left_is_not_overwritten(capsys, tmp_path
     path = tmp_path / "a.flood"
     path.write_bytes(b"FLOD: what a killed program wrote")
     path.with_name("a.flood.journal").mkdir()
-    path.with_name("a.flood.journal").joinpath("0.seg").write_bytes(b"")
+    path.with_name("a.flood.journal").joinpath("0.chunk").write_bytes(b"")
     with floodmark.trace(path) as recorder:
         torch.ones(10)
     assert recorder.failure

@@ -61,14 +61,14 @@ def sizes(path):
     return [row["bytes"] for row in allocations if 10_000 <= row["bytes"] < 10_300]
 
 
-def used_segment(journal):
+def used_chunk(journal):
     """The file with most in it. Another one may have been made ready for other threads."""
 
     def used_bytes(path):
         data = path.read_bytes()
         return len(data) - data.count(0)
 
-    return max(journal.glob("*.seg"), key=used_bytes)
+    return max(journal.glob("*.chunk"), key=used_bytes)
 
 
 def test_an_undamaged_journal_lacks_nothing(left_behind):
@@ -80,11 +80,11 @@ def test_an_undamaged_journal_lacks_nothing(left_behind):
 def test_damaged_records_are_counted_as_lost_events(left_behind):
     path, journal = left_behind
     events = floodmark.Trace.open(path).summary()["events"]
-    segment = used_segment(journal)
-    bytes_ = bytearray(segment.read_bytes())
+    chunk = used_chunk(journal)
+    bytes_ = bytearray(chunk.read_bytes())
     used = len(bytes_.rstrip(b"\0"))
     bytes_[used - 2000 : used - 1000] = b"\xff" * 1000
-    segment.write_bytes(bytes_)
+    chunk.write_bytes(bytes_)
     lost = lost_events(path)
     assert 15 <= lost <= 25
     assert floodmark.Trace.open(path).summary()["events"] == events - lost
@@ -93,16 +93,16 @@ def test_damaged_records_are_counted_as_lost_events(left_behind):
 def test_a_journal_that_was_cut_says_how_many_events_it_lacks(left_behind):
     path, journal = left_behind
     events = floodmark.Trace.open(path).summary()["events"]
-    segment = used_segment(journal)
-    bytes_ = segment.read_bytes()
-    segment.write_bytes(bytes_[: len(bytes_.rstrip(b"\0")) - 4800])
+    chunk = used_chunk(journal)
+    bytes_ = chunk.read_bytes()
+    chunk.write_bytes(bytes_[: len(bytes_.rstrip(b"\0")) - 4800])
     assert lost_events(path) in (100, 101)
     assert floodmark.Trace.open(path).summary()["events"] == events - lost_events(path)
 
 
 def test_a_missing_segment_is_as_many_lost_events_as_it_had(left_behind):
     path, journal = left_behind
-    used_segment(journal).unlink()
+    used_chunk(journal).unlink()
     # Definitions of functions and stacks are records too.
     assert lost_events(path) >= 300
 
@@ -134,7 +134,7 @@ def test_a_truncated_journal_ends_the_recording_and_not_the_program(programs):
                             os.truncate(path, 0)
             print(recorder.failure)
 
-        recorded("a.flood", "*.seg")
+        recorded("a.flood", "*.chunk")
         recorded("b.flood", "ledger")
         recorded("c.flood", "no file")
         # Another SIGBUS is not ours: it ends the process, as it would without us.
@@ -145,7 +145,7 @@ def test_a_truncated_journal_ends_the_recording_and_not_the_program(programs):
                 os._exit(0)
             print(os.WTERMSIG(os.waitpid(child, 0)[1]))
         # A handler that comes after ours calls it by `raise`, which hides the address of the fault.
-        for name, files in (("e.flood", "*.seg"), ("f.flood", "ledger")):
+        for name, files in (("e.flood", "*.chunk"), ("f.flood", "ledger")):
             recorded(name, files, faulthandler)
             faulthandler.disable()
         with floodmark.trace("g.flood"):
@@ -161,7 +161,7 @@ def test_a_truncated_journal_ends_the_recording_and_not_the_program(programs):
     truncated = "the journal was truncated by another program"
     expected = [truncated, truncated, "", "7", truncated, truncated, "7"]
     assert done.stdout.splitlines() == expected
-    # The records that were in the truncated segments are lost events.
+    # The records that were in the truncated chunks are lost events.
     losses = floodmark.Trace.open(programs.folder / "a.flood").summary()["losses"]
     assert [loss for loss in losses if truncated in loss], losses
 

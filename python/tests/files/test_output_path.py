@@ -53,7 +53,7 @@ def test_what_exists_is_replaced_only_when_asked(where, tmp_path):
         (tmp_path / f"b/rank-000{rank}.flood").write_bytes(TRACE)
     journal = tmp_path / "b/rank-0007.flood.journal"
     journal.mkdir()
-    (journal / "0-0.seg").write_bytes(b"")
+    (journal / "0-0.chunk").write_bytes(b"")
     for options, ranks in (("-o a.flood", None), ("-o b", None), ("-o b", (3, 8))):
         assert "Caused by: the file exists" in where(options, ranks)
     # Another rank of the same world has its own file.

@@ -105,7 +105,7 @@ with floodmark.estimate(engine="fake") as est:
     grouped(x, torch.randint(1, 9, (3,), device="cuda")).sum().backward()
     shapes = [layer.weight.grad.shape, known.shape, grouped.weight0.grad.shape]
     found["shapes"] = [list(shape) for shape in shapes]
-found["notes"] = est._block.setting.notes
+found["notes"] = est._session.setting.notes
 found["after"] = state()
 try:
     te.module.linear.tex.quantize(x, None)

@@ -32,8 +32,8 @@ def test_an_allocation_passes_every_stop(tmp_path, monkeypatch, capfd):
         # Stops 1 to 4: torch asks for memory, and our hooks see it.
         model(x).backward()
         # Stop 5: it is in the journal while the program runs, whatever becomes of it.
-        segments = list(path.with_name("life.flood.journal").glob("*.seg"))
-        assert segments, "the journal is there while the recording runs"
+        chunks = list(path.with_name("life.flood.journal").glob("*.chunk"))
+        assert chunks, "the journal is there while the recording runs"
         running = floodmark.Trace.open(path)
         assert BYTES in [row["bytes"] for row in running.peak("cpu").by_tensor(top=None)]
     assert not path.with_name("life.flood.journal").exists()

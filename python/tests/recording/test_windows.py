@@ -401,6 +401,20 @@ def test_a_limit_of_events_bounds_what_is_on_disk(tmp_path, monkeypatch, capsys)
     assert capsys.readouterr().err.count("recording stopped early") == 2
 
 
+def test_a_limit_of_events_stops_a_recording_with_a_file(tmp_path, capsys):
+    many = [torch.zeros(1) for _ in range(1000)]
+    most = 100_000
+    path = tmp_path / "limited.flood"
+    with floodmark.trace(path, devices="cpu", stacks=False, max_events=most) as one:
+        for _ in range(150):
+            torch._foreach_add(many, 1)
+    found = floodmark.Trace.open(path).summary()
+    assert most <= found["events"] <= most + 65_536
+    assert f"may have {most} (`max_events`)" in found["losses"][0]
+    assert "recording stopped early" in capsys.readouterr().err
+    assert one.failure
+
+
 def test_two_compat_objects_at_once_inside_a_recording():
     layers = model()
     alone = []

@@ -15,9 +15,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from floodmark import _core, torch_private
+from floodmark.estimate.device import current_gpu
 from floodmark.estimate.fake import device_guard
 from floodmark.estimate.fake.attention import Attention
-from floodmark.estimate.phantom import simulated_gpu
 from floodmark.plugins import Plugin, Setting
 from floodmark.recording import gpu_account
 
@@ -46,7 +46,7 @@ def shown(torch: Any, name: str) -> Iterator[None]:
     finally:
         torch.cuda.get_device_properties = properties
         # A phantom that the user asked for stays.
-        if simulated_gpu.current() is None:
+        if current_gpu.current() is None:
             torch_private.empty_cache(torch)
             _hide(torch)
 

@@ -13,8 +13,8 @@ from typing import Any
 from floodmark import torch_private
 from floodmark.estimate.fake.engine import Engine
 from floodmark.estimate.values.fake_values import Follow
-from floodmark.estimate.world.storages import is_dense
 from floodmark.plugins import Plugin, Setting
+from floodmark.world.storages import is_dense
 
 
 class Torch(Plugin):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark import _core, torch_private
 from floodmark._core import AnswerKind, Certainty
-from floodmark.estimate.phantom.library import Phantom
+from floodmark.estimate.device.library import Phantom
 from floodmark.estimate.values import function_names as names
 from floodmark.estimate.values.assumed_reads import AssumedReads, number_of
 from floodmark.estimate.values.host_copies import (

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from floodmark import _core, torch_private
-from floodmark.estimate.phantom.library import Phantom
+from floodmark.estimate.device.library import Phantom
 from floodmark.estimate.values import kernels
 from floodmark.estimate.values.phantom_values import Values
 from floodmark.recording.import_watch import ImportWatch

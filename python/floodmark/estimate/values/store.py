@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from floodmark._core import Certainty
-from floodmark.estimate.phantom.library import Phantom
+from floodmark.estimate.device.library import Phantom
 from floodmark.estimate.values import function_names as names
 from floodmark.estimate.values.host_copies import (
     MOST_INTEGERS,

@@ -12,12 +12,12 @@ import pytest
 from support.namespaces import IN_OTHER_NAMESPACE, needs_namespaces
 from support.phantoms import needs_cuda_build
 
-from floodmark.estimate.phantom import owned_folder
+from floodmark.estimate.device import owned_folder
 
 OWNER = """
 import sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from floodmark.estimate.phantom import owned_folder
+from floodmark.estimate.device import owned_folder
 print(owned_folder.make("owned-"), flush=True)
 sys.stdin.read()
 """
@@ -57,7 +57,7 @@ def test_a_process_of_another_pid_namespace_leaves_a_live_folder(temporary: Path
     remove = f"""
 import os, tempfile
 tempfile.tempdir = {str(temporary)!r}
-from floodmark.estimate.phantom import owned_folder
+from floodmark.estimate.device import owned_folder
 owned_folder.remove_left("owned-")
 print(os.getpid(), os.path.exists("/proc/{owner.pid}"))
 """
@@ -84,7 +84,7 @@ def test_a_forked_process_keeps_the_folder(temporary: Path) -> None:
     program = """
 import os, sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from floodmark.estimate.phantom import owned_folder
+from floodmark.estimate.device import owned_folder
 folder = owned_folder.make("owned-")
 child = os.fork()
 if child:

@@ -13,7 +13,7 @@ from support.phantoms import needs_cuda_build
 PROGRAM = """
 import json, os
 from floodmark import _core
-from floodmark.estimate.phantom import library
+from floodmark.estimate.device import library
 phantom = library.load(_core.PhantomMachine("h200"))
 import torch
 import torch.nn.functional as F

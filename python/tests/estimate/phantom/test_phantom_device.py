@@ -23,7 +23,7 @@ pytestmark = needs_cuda_build
 MIB = 1 << 20
 BEGIN = """
 import json, floodmark
-from floodmark.estimate.phantom import library
+from floodmark.estimate.device import library
 with floodmark.phantom("h200", memory={memory!r}, gpus={gpus}):
     import torch
 found = {{}}

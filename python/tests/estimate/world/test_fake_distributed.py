@@ -324,7 +324,7 @@ def test_all_is_as_it_was_afterwards(programs):
     facts = facts_of(programs, RESTORED)
     assert facts["done"] == facts["raised"] == [3, [5] * 8]
     # Also in the last of many blocks.
-    assert facts["alone"] == [1, "floodmark.estimate.world.ddp_reducer"]
+    assert facts["alone"] == [1, "floodmark.world.ddp_reducer"]
     for case in ("never", "done", "raised", "alone"):
         assert facts["changed after " + case] == []
         assert facts["initialized after " + case] is False

@@ -265,7 +265,7 @@ class TestStore:
 
     @pytest.fixture
     def store(self):
-        from floodmark.estimate.world.store import store_class
+        from floodmark.world.store import store_class
 
         self.notes = []
         return store_class(dist.Store, 3, 8, self.notes.append)()

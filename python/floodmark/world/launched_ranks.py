@@ -10,10 +10,10 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from floodmark.estimate.world import group_sizes
-from floodmark.estimate.world.objects_over_store import ObjectsOverStore
-from floodmark.estimate.world.replaced_names import everywhere
 from floodmark.recording.import_watch import ImportWatch
+from floodmark.world import group_sizes
+from floodmark.world.objects_over_store import ObjectsOverStore
+from floodmark.world.replaced_names import everywhere
 
 
 def install(phantom: Any) -> None:

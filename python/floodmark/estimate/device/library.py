@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from floodmark import _core, torch_private
 from floodmark._core import PhantomError, PhantomLibrary
-from floodmark.estimate.phantom import owned_folder
+from floodmark.estimate.device import owned_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

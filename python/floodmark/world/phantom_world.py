@@ -17,14 +17,14 @@ from typing import Any
 
 from floodmark import torch_private
 from floodmark._core import PhantomError
-from floodmark.estimate.world import group_sizes, host_collectives
-from floodmark.estimate.world.launcher import launched_as
-from floodmark.estimate.world.object_collectives import Objects
-from floodmark.estimate.world.process_groups import begin_as, keep_name, register_fake_backend
-from floodmark.estimate.world.replaced_names import everywhere, with_arguments
-from floodmark.estimate.world.spawn import FUNCTIONS, run_here
-from floodmark.estimate.world.store import store_class
 from floodmark.recording.import_watch import ImportWatch
+from floodmark.world import group_sizes, host_collectives
+from floodmark.world.launcher import launched_as
+from floodmark.world.object_collectives import Objects
+from floodmark.world.process_groups import begin_as, keep_name, register_fake_backend
+from floodmark.world.replaced_names import everywhere, with_arguments
+from floodmark.world.spawn import FUNCTIONS, run_here
+from floodmark.world.store import store_class
 
 # The name under which torch knows the groups that stand in for those of the host.
 _HOST_BACKEND = "phantom"

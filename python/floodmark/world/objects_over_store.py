@@ -18,8 +18,8 @@ from weakref import WeakKeyDictionary
 
 from floodmark import torch_private
 from floodmark._core import Certainty
-from floodmark.estimate.world.process_groups import Members
-from floodmark.estimate.world.replaced_names import Arguments, wrapped
+from floodmark.world.process_groups import Members
+from floodmark.world.replaced_names import Arguments, wrapped
 
 _FUNCTIONS = (
     "all_gather_object",

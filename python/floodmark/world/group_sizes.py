@@ -14,7 +14,7 @@ from typing import Any
 
 from floodmark import torch_private
 from floodmark._core import PhantomLibrary
-from floodmark.estimate.world.replaced_names import with_arguments
+from floodmark.world.replaced_names import with_arguments
 
 
 def watch(c10d: Any, library: PhantomLibrary) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from floodmark.estimate.world.process_groups import Members
-from floodmark.estimate.world.replaced_names import Arguments, wrapped
+from floodmark.world.process_groups import Members
+from floodmark.world.replaced_names import Arguments, wrapped
 
 _COLLECTIVES = (
     "all_reduce",

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.estimate.world.ddp_buckets import Bucket
-from floodmark.estimate.world.storages import share_storage
+from floodmark.world.ddp_buckets import Bucket
+from floodmark.world.storages import share_storage
 
 #: What torch calls the two hooks that are its own.
 _COMPRESSED = "FP16_COMPRESS"

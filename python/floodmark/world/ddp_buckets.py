@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from floodmark.estimate.world.storages import is_dense
+from floodmark.world.storages import is_dense
 
 
 class Bucket:

@@ -1,6 +1,6 @@
-"""A block of a program on a simulated GPU: what all engines do at its end.
+"""One run of a program on a simulated GPU: what both engines do at its end.
 
-Sees: how the block ended. Knows nothing of engines.
+Sees: how the run ended. Does not depend on an engine.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from types import TracebackType
 from floodmark.estimate.outcome import Outcome
 
 
-class Block:
-    """What was entered with the block is left with it, however it ends."""
+class EngineSession:
+    """A context manager that leaves every context it entered, however the program ends."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
@@ -27,5 +27,5 @@ class Block:
         self._stack.close()
 
     def end(self, error: BaseException | None) -> None:
-        """The block is over; `error` is what it raised."""
+        """The program is over; `error` is what it raised."""
         self.outcome.end(error)

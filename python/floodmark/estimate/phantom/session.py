@@ -1,4 +1,4 @@
-"""A block of a program on a phantom GPU. The phantom stays: CUDA begins once in a process.
+"""One run of a program on a phantom GPU. The phantom stays: CUDA begins once in a process.
 
 Sees: the machine that is simulated. Talks to: `simulated_gpu`, and torch's counters for the level.
 """
@@ -9,13 +9,13 @@ import sys
 from collections.abc import Iterable
 
 from floodmark import _core, plugins, torch_private
-from floodmark.estimate.block import Block
+from floodmark.estimate.engine_session import EngineSession
 from floodmark.estimate.phantom import simulated_gpu
 from floodmark.plugins import Setting
 
 
-class PhantomBlock(Block):
-    """What is entered with the block."""
+class PhantomSession(EngineSession):
+    """Enters the plugins around a program on a phantom GPU."""
 
     def __init__(self, machine: _core.PhantomMachine, without: Iterable[str]) -> None:
         self.simulated = simulated_gpu.simulate(machine)
@@ -33,7 +33,7 @@ class PhantomBlock(Block):
         )
         self.simulated.notes = self.setting.notes
 
-    def __enter__(self) -> PhantomBlock:
+    def __enter__(self) -> PhantomSession:
         with self._stack:
             for plugin in plugins.known("phantom", self._without):
                 self._stack.enter_context(plugin(self.setting))

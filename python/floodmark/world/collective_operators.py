@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.estimate.world.replaced_names import with_arguments
+from floodmark.world.replaced_names import with_arguments
 
 #: Those whose first argument is what they write to, and which may be asked for a future.
 WITH_RESULT = (

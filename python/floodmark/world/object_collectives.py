@@ -15,9 +15,9 @@ from functools import partial
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.estimate.world import rank_hub
-from floodmark.estimate.world.process_groups import Members
-from floodmark.estimate.world.replaced_names import Arguments, wrapped
+from floodmark.world import rank_hub
+from floodmark.world.process_groups import Members
+from floodmark.world.replaced_names import Arguments, wrapped
 
 #: Torch's own, which gives this rank's object for each of the others where tensors have bytes.
 _GATHERED = "all_gather_object"

@@ -1,4 +1,4 @@
-"""A block of a program with fake tensors, from its beginning to its end.
+"""One run of a program with fake tensors, from its beginning to its end.
 
 Sees: the machine that is simulated. Talks to: `engine`, the plugins, and the phantom's library,
 which answers torch's questions about devices where torch was built with CUDA.
@@ -11,27 +11,27 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from floodmark import _core, plugins
-from floodmark.estimate.block import Block
+from floodmark.estimate.device import current_gpu, library
+from floodmark.estimate.engine_session import EngineSession
 from floodmark.estimate.fake import torch_cuda
 from floodmark.estimate.outcome import Outcome
-from floodmark.estimate.phantom import library, simulated_gpu
 from floodmark.plugins import Plugin, Setting
 from floodmark.recording import window
 
 if TYPE_CHECKING:
     from floodmark.reports.answer_types import DeviceInfo, Phantom, PhantomDevice
 
-#: The blocks that are open, the innermost last.
-_open: list[FakeBlock] = []
+#: The sessions that are open, the innermost last.
+_open: list[FakeSession] = []
 
 
-def open_block() -> FakeBlock | None:
-    """The block of fake tensors that is open in this process, if there is one."""
+def open_session() -> FakeSession | None:
+    """The session of fake tensors that is open in this process, if there is one."""
     return _open[-1] if _open else None
 
 
-class FakeBlock(Block):
-    """What is entered with the block, and what a trace says of it."""
+class FakeSession(EngineSession):
+    """Enters the engine and the plugins around a program of fake tensors."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class FakeBlock(Block):
                 library.load(machine)
                 self._is_shimmed = True
 
-    def __enter__(self) -> FakeBlock:
+    def __enter__(self) -> FakeSession:
         import torch
 
         from floodmark.estimate.fake.conversions import Leaving
@@ -118,7 +118,7 @@ class FakeBlock(Block):
     def _leave_out_of_others(self) -> None:
         """Have recordings and estimates around the block say that its tensors are not theirs."""
         window.note_fake_tensors()
-        around = simulated_gpu.current()
+        around = current_gpu.current()
         if around is not None:
             around.outcome.has_fake_tensors = True
 

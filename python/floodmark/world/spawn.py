@@ -9,7 +9,7 @@ from collections.abc import Callable
 from inspect import BoundArguments
 from typing import Any
 
-from floodmark.estimate.world.replaced_names import with_arguments
+from floodmark.world.replaced_names import with_arguments
 
 #: The functions of `torch.multiprocessing.spawn` that start processes.
 FUNCTIONS = ("spawn", "start_processes")

@@ -1,0 +1,69 @@
+"""The GPU that is simulated in this process, where one is.
+
+Sees: the machine that the core describes. Talks to: `library`. Does not load it: see
+`simulated_gpu`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from floodmark import _core
+from floodmark.estimate.outcome import Outcome
+
+if TYPE_CHECKING:
+    from floodmark.estimate.device.library import Phantom
+    from floodmark.reports import answer_types
+
+
+class SimulatedGpu:
+    """A machine that is simulated, and how the program on it went."""
+
+    def __init__(self, machine: _core.PhantomMachine, phantom: Phantom) -> None:
+        self.machine = machine
+        self.phantom = phantom
+        self.outcome = Outcome()
+        #: What plugins assume or leave out.
+        self.notes: list[str] = []
+        #: Whether no program has it yet: a fork may still change its memory.
+        self.is_prepared = False
+
+    def about(self, *, is_over: bool) -> answer_types.Phantom:
+        """What a trace says of it."""
+        library = self.phantom.library
+        devices: list[answer_types.PhantomDevice] = [
+            {
+                "index": None if number == index else index,
+                "capacity": capacity,
+                "context": context,
+                "peak_driver_bytes": peak,
+            }
+            for number, (index, capacity, context, peak) in enumerate(library.devices())
+        ]
+        unsupported: list[answer_types.UnsupportedCall] = [
+            {"library": call.library, "name": call.name, "count": call.count}
+            for call in library.unsupported()
+        ]
+        return self.outcome.account(
+            "phantom",
+            self.machine,
+            is_over=is_over,
+            devices=devices,
+            reads=self.phantom.reads(),
+            unsupported=unsupported,
+            notes=self.notes,
+        )
+
+
+_now: SimulatedGpu | None = None
+
+
+def current() -> SimulatedGpu | None:
+    """The GPU that is simulated now."""
+    return _now
+
+
+def set_current(gpu: SimulatedGpu) -> None:
+    """Make `gpu` the one that is simulated until the process ends."""
+    global _now
+    _now = gpu
