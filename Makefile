@@ -99,7 +99,7 @@ test-slow: $(EXTENSION) ## Run the tests that take long: all recorded models, al
 	$(BIN)/python -m pytest -m slow
 
 .PHONY: check
-check: $(EXTENSION) check-web ## Check format, lints, types, layers, sizes, links, words and private names
+check: $(EXTENSION) check-web docs-crates ## Check format, lints, types, links of the crates, layers, sizes, links, words and private names
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check . .ci/matrix
@@ -291,15 +291,22 @@ lock: $(INSTALLED) ## Update the versions in requirements-dev.lock
 		--no-emit-find-links requirements-dev.txt); \
 	printf '%s\n' "$$first" "$$made" > requirements-dev.lock
 
+# The stable compiler can count coverage; `cargo fuzz` would need the nightly one for its sanitizer alone.
+FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+FUZZ_HOST = $(shell rustc --print host-tuple)
+FUZZ_PROGRAMS = fuzz/target/$(FUZZ_HOST)/release
+FUZZ_FLAGS := --cfg fuzzing -C debug-assertions -C codegen-units=1 -C passes=sancov-module \
+	-C llvm-args=-sanitizer-coverage-level=4 -C llvm-args=-sanitizer-coverage-inline-8bit-counters \
+	-C llvm-args=-sanitizer-coverage-pc-table -C llvm-args=-sanitizer-coverage-trace-compares
 .PHONY: fuzz
-fuzz: ## Fuzz the readers of traces and snapshots (needs the nightly compiler and cargo-fuzz)
-	@cargo +nightly fuzz --version >/dev/null 2>&1 || { echo 'error: `cargo +nightly fuzz` is missing'; \
-		echo; echo 'hint: `rustup toolchain install nightly`, then `cargo install cargo-fuzz`'; exit 1; } >&2
-	for target in read_trace read_frames read_snapshot; do \
-		mkdir -p fuzz/corpus/$$target; \
+fuzz: ## Fuzz the readers of traces and snapshots, FUZZ_SECONDS each (FUZZ_TARGETS=read_contents for one)
+	RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --release --quiet --manifest-path fuzz/Cargo.toml --target $(FUZZ_HOST)
+	@for target in $(FUZZ_TARGETS); do \
+		mkdir -p fuzz/corpus/$$target fuzz/artifacts/$$target; \
 		case $$target in read_snapshot) seeds=fuzz/seeds_snapshot ;; *) seeds=fuzz/seeds ;; esac; \
-		cargo +nightly fuzz run $$target fuzz/corpus/$$target $$seeds -- \
-			-max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048; \
+		echo "== $$target, $(FUZZ_SECONDS) s"; \
+		$(FUZZ_PROGRAMS)/$$target fuzz/corpus/$$target $$seeds -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 \
+			-print_final_stats=1 -verbosity=0 -artifact_prefix=fuzz/artifacts/$$target/; \
 	done
 
 # Strict: a dead link is an error. Not with --quiet, which hides warnings from strict too.
@@ -314,7 +321,7 @@ docs-serve: $(DOCS_INSTALLED) ## Show the site of the documentation, and follow 
 
 .PHONY: docs-crates
 docs-crates: $(INSTALLED) ## Build the documentation of the crates into target/doc
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --quiet --workspace --no-deps --document-private-items
 
 .PHONY: pictures
 pictures: $(EXTENSION) $(NODE_MODULES) ## Take the pictures of the documentation again (needs npm and Chromium)

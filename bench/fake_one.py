@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from floodmark import _core, estimate
-from floodmark.estimate.fake.block import FakeBlock
+from floodmark.estimate.fake.session import FakeSession
 
 HERE = Path(__file__).resolve().parent
 Step = Callable[[], None]
@@ -151,7 +151,7 @@ def reading() -> Any:
 def torchs(way: str, build: Callable[[], Any], steps: int) -> dict[str, Any]:
     """torch's fake tensors, alone or with its tracker of memory."""
     machine = _core.PhantomMachine("h200", memory=2000 << 30, gpus=1, ranks=None, answers=[])
-    FakeBlock(machine, ())
+    FakeSession(machine, ())
     import torch
     from torch._subclasses import FakeTensorMode
 

@@ -134,7 +134,7 @@ def child(first: int, last: int, most: int, only: str) -> None:
     with floodmark.phantom("h200"):
         import torch
 
-        from floodmark.estimate.phantom import library
+        from floodmark.estimate.device import library
 
         warnings.simplefilter("ignore")
         chosen = [op for op in database() if only in op.formatted_name][first:last]

@@ -217,6 +217,19 @@ def _made() -> dict[str, Contents]:
         "60,000 streams and pools": Contents(
             [_alloc(addr=at << 20, stream=at, pool=at) for at in range(1, 60_000)], texts=pools
         ),
+        "2,000,000 pairs of a pool and a stream": Contents(
+            [
+                *(
+                    _alloc(addr=(pool * 1415 + stream) << 20, stream=stream, pool=1415 + pool)
+                    for pool in range(1, 1415)
+                    for stream in range(1, 1415)
+                ),
+                *ooms,
+            ],
+            [_stack()],
+            [_code()],
+            texts=[*streams[:1415], *pools[1415:2830]],
+        ),
         "blocks at one address": Contents([_alloc(addr=0) for _ in range(20_000)]),
         "blocks that overlap": Contents([_alloc(addr=at, bytes=1 << 40) for at in range(20_000)]),
         "blocks of all memory there is": Contents(

@@ -97,9 +97,9 @@ def _check_own_files(folder: Path) -> None:
     assert (folder / "held").read_bytes() == b"", "foreign bytes in the program's own file"
 
 
-def _cut_segments() -> None:
-    for segment in Path("x.flood.journal").glob("*.seg"):
-        os.truncate(segment, 4096)
+def _cut_chunks() -> None:
+    for chunk in Path("x.flood.journal").glob("*.chunk"):
+        os.truncate(chunk, 4096)
 
 
 def _rename() -> None:
@@ -167,7 +167,7 @@ CASES = (
     Case("the trace is renamed", during=_rename, ends_at="y.flood"),
     Case("the trace is emptied", during=lambda: os.truncate("x.flood", 0)),
     Case("the journal is removed", during=_remove_journal),
-    Case("the journal's segments are cut", during=_cut_segments),
+    Case("the journal's chunks are cut", during=_cut_chunks),
     Case("a fork meanwhile", during=_fork_and_wait),
 )
 
