@@ -16,6 +16,9 @@ pub struct Settings {
     pub capability: (i32, i32),
     /// How many multiprocessors a device has.
     pub multiprocessors: i32,
+    /// How many clusters of 1, 2, 3 … thread blocks run at once, where each takes all of its multiprocessor. Empty where that is
+    /// unknown.
+    pub clusters: Vec<i32>,
     /// All memory of a device, in bytes.
     pub memory: u64,
     /// What the CUDA context and the libraries take of it as soon as the device is used, in bytes.
@@ -82,6 +85,7 @@ impl Settings {
             name: format!("GPU of compute capability {}.{}", capability.0, capability.1),
             capability,
             multiprocessors: 132,
+            clusters: Vec::new(),
             memory,
             context: 0,
             shared_per_block: 49_152,
@@ -101,6 +105,14 @@ impl Settings {
             rank: 0,
             nccl: 22_809,
         }
+    }
+
+    /// How many clusters of that many thread blocks run at once, where each block takes all of its multiprocessor.
+    pub fn clusters_of(&self, blocks: usize) -> i32 {
+        let known = blocks.checked_sub(1).and_then(|at| self.clusters.get(at).copied());
+        known.unwrap_or_else(|| {
+            self.multiprocessors / i32::try_from(blocks.max(1)).unwrap_or(i32::MAX)
+        })
     }
 
     /// Checks that such a machine can exist.

@@ -56,6 +56,11 @@ impl PhantomMachine {
             name: format!("{} (simulated)", profile.name),
             capability: profile.compute_capability()?,
             multiprocessors: number("multiprocessors", profile.multiprocessors)?,
+            clusters: profile
+                .clusters
+                .iter()
+                .map(|&count| number("clusters", count))
+                .collect::<Result<_, _>>()?,
             memory: profile.memory,
             context: profile.context,
             shared_per_block: profile.shared_per_block,

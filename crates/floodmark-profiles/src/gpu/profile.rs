@@ -45,6 +45,10 @@ pub struct GpuProfile {
     pub capability: String,
     /// How many multiprocessors it has.
     pub multiprocessors: u32,
+    /// How many clusters of 1, 2, 3 … thread blocks run at once (`cudaOccupancyMaxActiveClusters`), where each block takes
+    /// all of its multiprocessor; without it as many as the number of multiprocessors allows.
+    #[serde(default)]
+    pub clusters: Vec<u32>,
     /// Its memory in bytes, as CUDA gives it.
     pub memory: u64,
     /// The CUDA context, with the handles of libraries, in bytes.
@@ -252,6 +256,9 @@ impl GpuProfile {
                 "it must be above 0, at most `shared_per_block_optin`, and that at most `shared_per_multiprocessor`",
             );
         }
+        if self.clusters.iter().any(|&count| count == 0 || count > self.multiprocessors) {
+            return wrong("clusters", "each must be above 0 and at most `multiprocessors`");
+        }
         if self.l2 == 0 || i32::try_from(self.l2).is_err() {
             return wrong("l2", "it must be above 0 and fit in 32 bits");
         }
@@ -323,6 +330,8 @@ mod tests {
             ("context = 243_269_632", "context = 99_828_320_256", "memory"),
             ("multiprocessors = 40", "multiprocessors = 0", "multiprocessors"),
             ("shared_per_block = 49_152", "shared_per_block = 149_152", "shared_per_block"),
+            ("multiprocessors = 40", "multiprocessors = 40\nclusters = [40, 0]", "clusters"),
+            ("multiprocessors = 40", "multiprocessors = 40\nclusters = [41]", "clusters"),
             ("l2 = 4_194_304", "l2 = 4_194_304_000_000", "l2"),
         ] {
             let text = good.replace(from, to);
