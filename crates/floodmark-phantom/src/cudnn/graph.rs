@@ -108,7 +108,7 @@ unsafe extern "C" fn cudnnBackendGetAttribute(
     }
 }
 
-/// Corrects the workspace of a plan for the device's number of multiprocessors.
+/// Corrects the workspace of a plan for the device's own multiprocessors.
 ///
 /// # Safety
 /// The pointer is null or to a number.
@@ -116,13 +116,12 @@ unsafe fn correct(library: &Library, plan: Descriptor, workspace: *mut i64) {
     // SAFETY: by this function's contract.
     let Some(workspace) = (unsafe { workspace.as_mut() }) else { return };
     let Some(settings) = machine().map(|machine| &machine.settings) else { return };
-    let numbers = (u64::try_from(*workspace), u64::try_from(settings.multiprocessors));
-    let (Ok(planned), Ok(multiprocessors)) = numbers else { return };
+    let Ok(planned) = u64::try_from(*workspace) else { return };
     if settings.capability != splits::CAPABILITY {
         return;
     }
     if let Some(text) = library.plan_as_text(plan) {
-        let bytes = splits::on_device(&text, planned, multiprocessors);
+        let bytes = splits::on_device(&text, planned, settings);
         *workspace = i64::try_from(bytes).unwrap_or(i64::MAX);
     }
 }

@@ -12,10 +12,40 @@ pub(super) enum Direction {
     Filter,
 }
 
-/// One convolution of floats of 32 bits, without groups.
+/// What numbers a convolution is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Number {
+    Float,
+    Half,
+    BFloat16,
+}
+
+impl Number {
+    fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "CUDNN_DATA_FLOAT" => Some(Self::Float),
+            "CUDNN_DATA_HALF" => Some(Self::Half),
+            "CUDNN_DATA_BFLOAT16" => Some(Self::BFloat16),
+            _ => None,
+        }
+    }
+
+    /// How many bytes one takes.
+    pub(super) fn bytes(self) -> u64 {
+        match self {
+            Self::Float => 4,
+            Self::Half | Self::BFloat16 => 2,
+        }
+    }
+}
+
+/// One convolution without groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Convolution {
     pub(super) direction: Direction,
+    pub(super) number: Number,
+    /// Whether the channels of a place lie side by side.
+    pub(super) channels_last: bool,
     pub(super) input: Vec<u64>,
     pub(super) filter: Vec<u64>,
     pub(super) output: Vec<u64>,
@@ -27,6 +57,8 @@ pub(super) struct Convolution {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choices {
     pub(super) tile: u64,
+    /// Terms of a sum that the kernel takes at a time.
+    pub(super) depth: u64,
     /// Tiles of a cluster along the rows and along the columns of the product.
     pub(super) cluster: (u64, u64),
     /// Whether it may keep parts of sums in its workspace.
@@ -59,14 +91,18 @@ impl Plan {
 
 fn choices(knobs: &Value) -> Option<Choices> {
     let knob = |name: &str| knobs.get(format!("CUDNN_KNOB_TYPE_{name}"))?.as_u64();
-    if knobs.as_object()?.len() != KNOBS.len() || knob("IDX_MODE").is_none() || knob("TILEK")? != 0
-    {
+    if knobs.as_object()?.len() != KNOBS.len() || knob("IDX_MODE").is_none() {
         return None;
     }
+    let depth = match knob("TILEK")? {
+        0 => 32,
+        1 => 64,
+        _ => return None,
+    };
     let cluster = (knob("TILE_CGA_M")?, knob("TILE_CGA_N")?);
     let whole = cluster.0 > 0 && cluster.1 > 0;
     let may_split = knob("WORKSPACE")? == 0;
-    whole.then_some(Choices { tile: knob("TILE_SIZE")?, cluster, may_split })
+    whole.then_some(Choices { tile: knob("TILE_SIZE")?, depth, cluster, may_split })
 }
 
 fn convolution(graph: &Value) -> Option<Convolution> {
@@ -85,19 +121,33 @@ fn convolution(graph: &Value) -> Option<Convolution> {
     };
     let [input, filter, output] = names.map(|name| tensor(graph, node.get(name)?));
     let (input, filter, output) = (input?, filter?, output?);
+    let number = input.number;
+    if [filter.number, output.number] != [number; 2] {
+        return None;
+    }
+    let channels_last = input.channels_last;
+    let (input, filter, output) = (input.sizes, filter.sizes, output.sizes);
     let strided = numbers(node.get("stride")?)?.iter().any(|&stride| stride != 1);
     let grouped = input.get(1)? != filter.get(1)?;
-    (!grouped).then_some(Convolution { direction, input, filter, output, strided })
+    let found = Convolution { direction, number, channels_last, input, filter, output, strided };
+    (!grouped).then_some(found)
 }
 
-/// The sizes of a tensor of floats.
-fn tensor(graph: &Value, name: &Value) -> Option<Vec<u64>> {
+struct Tensor {
+    number: Number,
+    sizes: Vec<u64>,
+    channels_last: bool,
+}
+
+fn tensor(graph: &Value, name: &Value) -> Option<Tensor> {
     let tensors = graph.get("tensors")?.as_array()?;
     let tensor = tensors.iter().find(|tensor| tensor.get("name") == Some(name))?;
     let sizes = numbers(tensor.get("dim")?)?;
-    let floats = tensor.get("dataType")?.as_str()? == "CUDNN_DATA_FLOAT";
-    let whole = sizes.len() > 2 && sizes.iter().all(|&size| size > 0);
-    (floats && whole).then_some(sizes)
+    let strides = numbers(tensor.get("stride")?)?;
+    let number = Number::from_name(tensor.get("dataType")?.as_str()?)?;
+    let whole = sizes.len() > 2 && sizes.len() == strides.len() && !sizes.contains(&0);
+    let channels_last = strides.get(1) == Some(&1);
+    whole.then_some(Tensor { number, sizes, channels_last })
 }
 
 fn numbers(values: &Value) -> Option<Vec<u64>> {
@@ -110,9 +160,9 @@ mod tests {
 
     /// What cuDNN 9.19 wrote of a plan, less what is not read.
     const PLAN: &str = r#"{"operationGraph":{"tensors":[
-        {"name":"119","dataType":"CUDNN_DATA_FLOAT","dim":[128,64,3,3]},
-        {"name":"120","dataType":"CUDNN_DATA_FLOAT","dim":[32,64,56,56]},
-        {"name":"121","dataType":"CUDNN_DATA_FLOAT","dim":[32,128,28,28]}],
+        {"name":"119","dataType":"CUDNN_DATA_FLOAT","dim":[128,64,3,3],"stride":[576,9,3,1]},
+        {"name":"120","dataType":"CUDNN_DATA_FLOAT","dim":[32,64,56,56],"stride":[200704,3136,56,1]},
+        {"name":"121","dataType":"CUDNN_DATA_FLOAT","dim":[32,128,28,28],"stride":[100352,784,28,1]}],
         "nodes":[{"operation":"CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR",
         "stride":[2,2],"X":"120","dW":"119","dY":"121"}]},
         "engine":{"engineId":68,"smVersion":900,"knobChoices":{"CUDNN_KNOB_TYPE_TILE_SIZE":1,
@@ -124,13 +174,25 @@ mod tests {
         let plan = Plan::read(PLAN).expect("it is of the family");
         let convolution = Convolution {
             direction: Direction::Filter,
+            number: Number::Float,
+            channels_last: false,
             input: vec![32, 64, 56, 56],
             filter: vec![128, 64, 3, 3],
             output: vec![32, 128, 28, 28],
             strided: true,
         };
-        let choices = Choices { tile: 1, cluster: (1, 2), may_split: true };
+        let choices = Choices { tile: 1, depth: 32, cluster: (1, 2), may_split: true };
         assert_eq!(plan, Plan { convolution, choices });
+    }
+
+    #[test]
+    fn numbers_of_16_bits_and_channels_last_are_read() {
+        let text = PLAN.replace("CUDNN_DATA_FLOAT", "CUDNN_DATA_BFLOAT16");
+        let text = text.replace("TILEK\":0", "TILEK\":1");
+        let text = text.replace("[200704,3136,56,1]", "[200704,1,3584,64]");
+        let Plan { convolution, choices } = Plan::read(&text).expect("it is of the family");
+        assert_eq!((convolution.number, choices.depth), (Number::BFloat16, 64));
+        assert!(convolution.channels_last);
     }
 
     #[test]
@@ -141,7 +203,12 @@ mod tests {
             ("\"CUDNN_KNOB_TYPE_TILE_CGA_M\":1,", ""),
             ("[128,64,3,3]", "[128,2,3,3]"),
             ("CONVOLUTION_BACKWARD_FILTER", "MATMUL"),
-            ("CUDNN_DATA_FLOAT", "CUDNN_DATA_BFLOAT16"),
+            ("CUDNN_DATA_FLOAT", "CUDNN_DATA_INT8"),
+            (
+                "\"120\",\"dataType\":\"CUDNN_DATA_FLOAT\"",
+                "\"120\",\"dataType\":\"CUDNN_DATA_HALF\"",
+            ),
+            ("TILEK\":0", "TILEK\":2"),
             ("\"X\":\"120\"", "\"X\":\"7\""),
         ];
         for (from, to) in other {

@@ -8,27 +8,26 @@
 //!
 //! - Rows and columns of the product are cut into tiles ([`TILES`]), the columns of a filter's gradient for
 //!   each place of the filter by itself, and tiles into clusters. The sum of a tile is as long as the
-//!   product's depth, in steps of [`STEP`].
-//! - If `left` clusters of tiles are left for `all` clusters of multiprocessors, each may be split in
-//!   `all / left`. How many of these pay is in [`Tile`].
+//!   product's depth, in steps of 32 or 64 terms ([`Choices::depth`]).
+//! - If `left` clusters of tiles are left for `all` clusters of multiprocessors that run at once, each may be split
+//!   in `all / left`. How many of these pay is in [`Tile`]. In bf16 splitting costs eight times as many terms as in
+//!   half or in float.
 //! - Each part takes a tile of floats. Parts meet two by two, and each meeting takes a counter of 4 bytes.
 //!   There are 159 bytes more. Three waves or more of tiles take a counter, too: 4 bytes, or 131 when
 //!   nothing is split.
 //!
 //! It was found by asking cuDNN 9.19 for the workspace of many convolutions with the documented attribute
-//! `CUDNN_ATTR_ENGINE_SM_COUNT_TARGET` set to 1 to 18. Of 20,348 workspaces of random convolutions that it was
-//! not fitted to it tells all but 24; misses that were looked at are where one more part begins to pay. For 132
-//! it tells all workspaces of such kernels in a recording of ResNet-18 on an H200, which was at hand when it
-//! was made.
+//! `CUDNN_ATTR_ENGINE_SM_COUNT_TARGET` set to 1 to 18 (`bench/fixtures/convolution_plans.py`). Of 23,000 random
+//! convolutions of an H200 whose kernels are of this family it gives the workspace of 99 %: see
+//! `bench/results/convolution-plans.md`. Misses that were looked at are where one more part begins to pay.
 //!
-//! Limits: where the model does not tell what was planned, the plan is left alone, and so are kernels with
-//! other knobs or tiles and strided gradients of data. That the heuristics choose the same kernel on the
-//! device is taken for granted. So is that as many clusters run at once as their size goes into the number of
-//! multiprocessors: for pairs an H200 recorded that, but in a recording of ResNet-50 in bf16 it had 39 to 41
-//! clusters of 3, and 12 to 15 of 8. Kernels for bf16 are left alone for this reason, because splitting
-//! costs them four times as many steps, and because some of that recording are not those that are planned.
+//! Limits: where the model does not explain what was planned, the plan is left alone, and so are kernels with
+//! other knobs or tiles, strided gradients of data and workspaces above 4 GiB. That the heuristics choose the
+//! same kernel on the device is taken for granted: of the 59,053 kernels that were compared all of this family
+//! are the same. How many clusters run at once differs from one GPU to the next of the same kind.
 
-use super::plan::{Choices, Convolution, Direction, Plan};
+use super::plan::{Choices, Convolution, Direction, Number, Plan};
+use floodmark_phantom_control::Settings;
 
 /// The compute capability of the devices that this is about.
 pub(super) const CAPABILITY: (i32, i32) = (9, 0);
@@ -36,13 +35,16 @@ pub(super) const CAPABILITY: (i32, i32) = (9, 0);
 /// As many multiprocessors cuDNN plans for where it sees no device.
 const PLANNED_FOR: u64 = 18;
 
-/// Terms of a sum that a kernel takes at a time.
+/// Costs of splitting are in steps of this many terms.
 const STEP: u64 = 32;
 
-/// Bytes of a number, and of a counter.
+/// Bytes of a part's number, and of a counter.
 const FLOAT: u64 = 4;
 
-/// A tile, and when it pays to split its sum. The steps are those of one tile's sum.
+/// The channels of a copy of a tensor are padded to as many bytes.
+const ALIGNMENT: u64 = 16;
+
+/// A tile, and when it pays to split its sum, in steps of [`STEP`] terms of one tile's sum.
 #[derive(Clone, Copy, Debug)]
 struct Tile {
     rows: u64,
@@ -60,35 +62,59 @@ const fn tile(rows: u64, columns: u64, meeting: u64, least: [u64; 4]) -> Tile {
 }
 
 /// The tiles by cuDNN's number of them.
-const TILES: [(u64, Tile); 9] = [
+const TILES: [(u64, Tile); 14] = [
     (0, tile(128, 128, 14, [14, 27, 42, 57])),
     (1, Tile { meeting: (20, 16), slower: 9, ..tile(128, 64, 16, [17, 31, 47, 65]) }),
+    // Kernels with tiles 2 and 8 were never seen to split.
+    (2, tile(128, 32, 14, [14, 27, 42, 57])),
     (3, tile(256, 128, 12, [12, 24, 37, 50])),
     (4, tile(256, 64, 14, [14, 27, 42, 57])),
     (5, tile(64, 64, 25, [22, 46, 73, 101])),
+    (6, tile(128, 256, 12, [12, 24, 37, 50])),
     (7, tile(64, 128, 18, [16, 33, 53, 72])),
+    (8, tile(64, 32, 14, [14, 27, 42, 57])),
     (9, tile(64, 256, 14, [14, 27, 42, 57])),
+    (16, tile(256, 32, 18, [16, 33, 53, 72])),
     (18, tile(64, 192, 15, [15, 29, 45, 62])),
     (19, tile(128, 192, 12, [13, 25, 38, 52])),
+    (20, tile(256, 96, 12, [12, 24, 37, 50])),
 ];
 
-/// The workspace of a plan on a device with that many multiprocessors.
-pub(super) fn on_device(plan: &str, planned: u64, multiprocessors: u64) -> u64 {
-    Plan::read(plan).and_then(|plan| moved(&plan, planned, multiprocessors)).unwrap_or(planned)
+/// The workspace of a plan on the device.
+pub(super) fn on_device(plan: &str, planned: u64, device: &Settings) -> u64 {
+    let clusters = |size: u64| {
+        let all = usize::try_from(size).map_or(0, |size| device.clusters_of(size));
+        u64::try_from(all).unwrap_or(0)
+    };
+    Plan::read(plan).and_then(|plan| moved(&plan, planned, clusters)).unwrap_or(planned)
 }
 
-fn moved(plan: &Plan, planned: u64, multiprocessors: u64) -> Option<u64> {
+/// `clusters` says how many clusters of a size run at once.
+fn moved(plan: &Plan, planned: u64, clusters: impl Fn(u64) -> u64) -> Option<u64> {
     let product = Product::of_convolution(&plan.convolution, plan.choices)?;
-    let copies = planned.checked_sub(product.workspace(PLANNED_FOR)?)?;
+    let copies = planned.checked_sub(product.workspace(PLANNED_FOR / product.size)?)?;
     let explained = copies_of(&plan.convolution).contains(&copies);
-    Some(copies + product.workspace(multiprocessors).filter(|_| explained)?)
+    Some(copies + product.workspace(clusters(product.size)).filter(|_| explained)?)
 }
 
-/// What copies of tensors in another layout may take: none, all, or all but the filter.
-fn copies_of(convolution: &Convolution) -> [u64; 3] {
-    let bytes = |sizes: &[u64]| FLOAT * sizes.iter().product::<u64>();
-    let data = bytes(&convolution.input) + bytes(&convolution.output) + 16;
-    [0, data, data + bytes(&convolution.filter)]
+/// What copies of tensors in another layout, or with padded channels, may take: with the filter or without it.
+fn copies_of(convolution: &Convolution) -> [u64; 2] {
+    let Convolution { number, channels_last, input, filter, output, .. } = convolution;
+    let channels = |sizes: &[u64]| sizes.get(1).copied().unwrap_or(1);
+    let padded = |count: u64| count.next_multiple_of(ALIGNMENT / number.bytes());
+    let bytes = |sizes: &[u64]| {
+        let whole = number.bytes() * sizes.iter().product::<u64>();
+        whole / channels(sizes) * padded(channels(sizes))
+    };
+    let is_copied =
+        |sizes: &&Vec<u64>| !channels_last || padded(channels(sizes)) != channels(sizes);
+    let data: u64 = [input, output].into_iter().filter(is_copied).map(|sizes| bytes(sizes)).sum();
+    if data == 0 {
+        return [0, 0];
+    }
+    let outer = filter.first().copied().unwrap_or(1);
+    let data = data + ALIGNMENT;
+    [data, data + bytes(filter) / outer * padded(outer)]
 }
 
 /// A convolution as a product of matrices, in clusters of tiles.
@@ -98,34 +124,39 @@ struct Product {
     clusters: u64,
     /// Tiles of a cluster.
     size: u64,
+    /// Steps of `depth` terms.
     steps: u64,
+    depth: u64,
+    /// How many times as much splitting costs as in float.
+    cost: u64,
     may_split: bool,
 }
 
 impl Product {
     fn of_convolution(convolution: &Convolution, choices: Choices) -> Option<Self> {
-        let Convolution { direction, input, filter, output, strided, .. } = convolution;
+        let Convolution { direction, number, input, filter, output, strided, .. } = convolution;
         let (&[outer, inner, ..], (wide, high)) = (filter.as_slice(), choices.cluster) else {
             return None;
         };
         let taps: u64 = filter.iter().skip(2).product();
         let places = |sizes: &[u64]| sizes.iter().product::<u64>() / sizes.get(1).unwrap_or(&1);
-        let tile = tile_of(*direction, choices.tile)?;
+        let tile = tile_of(convolution, choices)?;
+        let depth = choices.depth;
         let columns = |count: u64| count.div_ceil(tile.columns);
         let (rows, columns, steps) = match direction {
             Direction::Data if *strided => return None,
-            Direction::Data => (places(input), columns(inner), outer.div_ceil(STEP) * taps),
-            Direction::Forward => (places(output), columns(outer), inner.div_ceil(STEP) * taps),
-            Direction::Filter => (outer, columns(inner) * taps, places(output).div_ceil(STEP)),
+            Direction::Data => (places(input), columns(inner), outer.div_ceil(depth) * taps),
+            Direction::Forward => (places(output), columns(outer), inner.div_ceil(depth) * taps),
+            Direction::Filter => (outer, columns(inner) * taps, places(output).div_ceil(depth)),
         };
         let clusters = rows.div_ceil(tile.rows).div_ceil(wide) * columns.div_ceil(high);
         let may_split = choices.may_split;
-        Some(Self { tile, clusters, size: wide * high, steps, may_split })
+        let cost = if *number == Number::BFloat16 { 8 } else { 1 };
+        Some(Self { tile, clusters, size: wide * high, steps, depth, cost, may_split })
     }
 
-    /// What splitting takes on that many multiprocessors.
-    fn workspace(&self, multiprocessors: u64) -> Option<u64> {
-        let all = multiprocessors / self.size;
+    /// What splitting takes where `all` clusters run at once.
+    fn workspace(&self, all: u64) -> Option<u64> {
         let waves = self.clusters.div_ceil(all.max(1));
         let full = if self.clusters > all { self.clusters.checked_div(all)? } else { 0 };
         let left = self.clusters - full * all;
@@ -149,32 +180,43 @@ impl Product {
         self.steps.div_ceil(self.steps.div_ceil(wanted))
     }
 
+    /// A cost in terms.
+    fn terms(&self, steps: u64) -> u64 {
+        steps * STEP * self.cost
+    }
+
     /// Where there is one wave: as many as have 33 steps; if these are few, as many as are fastest.
     fn parts_alone(&self, most: u64) -> u64 {
         let long = most.min(self.steps / 33);
         let (first, further) = self.tile.meeting;
         let cost = |&parts: &u64| {
             let meetings = if parts > 1 { first + further * (levels(parts) - 1) } else { 0 };
-            self.steps.div_ceil(parts) + meetings
+            self.steps.div_ceil(parts) * self.depth + self.terms(meetings)
         };
         if long > 8 { long } else { (1..=most).rev().min_by_key(cost).unwrap_or(1) }
     }
 
     /// After full waves: as many as the steps are enough for, if the other waves do not lose more.
     fn parts_after(&self, full: u64, most: u64) -> u64 {
-        let Tile { least: [.., before, last], slower, .. } = self.tile;
-        let known = self.tile.least.iter().filter(|&&least| least <= self.steps).count() as u64;
-        let further = self.steps.saturating_sub(last) / (last - before);
+        let Tile { least, slower, .. } = self.tile;
+        let terms = self.steps * self.depth;
+        let known = least.iter().filter(|&&least| self.terms(least) <= terms).count() as u64;
+        let [.., before, last] = least.map(|least| self.terms(least));
+        let further = terms.saturating_sub(last) / (last - before);
         let parts = most.min(1 << (known + further).min(32));
         let gained = 100 * (parts - 1) / parts;
         if gained > slower * (full + 1) { parts } else { 1 }
     }
 }
 
-fn tile_of(direction: Direction, number: u64) -> Option<Tile> {
-    let &(_, tile) = TILES.iter().find(|&&(known, _)| known == number)?;
-    // Kernels for gradients of data have the tile of 128 by 64 with other costs: those of 64 by 128.
-    Some(if direction == Direction::Data && number == 1 {
+fn tile_of(convolution: &Convolution, choices: Choices) -> Option<Tile> {
+    let &(_, tile) = TILES.iter().find(|&&(known, _)| known == choices.tile)?;
+    // Other kernels have the tile of 128 by 64 with other costs: those of 64 by 128.
+    let is_other = match convolution.number {
+        Number::Float => convolution.direction == Direction::Data,
+        Number::Half | Number::BFloat16 => choices.depth > STEP,
+    };
+    Some(if is_other && choices.tile == 1 {
         Tile { meeting: (18, 18), least: [16, 33, 53, 72], slower: 0, ..tile }
     } else {
         tile
@@ -205,6 +247,8 @@ mod tests {
         let [inner, outer] = channels;
         Convolution {
             direction,
+            number: Number::Float,
+            channels_last: false,
             input: vec![32, inner, side, side],
             filter: vec![outer, inner, 3, 3],
             output: vec![32, outer, side / stride, side / stride],
@@ -219,11 +263,63 @@ mod tests {
     }
 
     fn choices(tile: u64, cluster: (u64, u64)) -> Choices {
-        Choices { tile, cluster, may_split: true }
+        Choices { tile, depth: 32, cluster, may_split: true }
+    }
+
+    /// How many clusters of a size an H200 runs at once.
+    fn h200(size: u64) -> u64 {
+        let clusters = [132, 66, 39, 30, 22, 17, 15, 15, 9, 7, 7, 7, 7, 7, 7, 7];
+        clusters[usize::try_from(size).unwrap() - 1]
     }
 
     fn on_h200(convolution: Convolution, choices: Choices, planned: u64) -> Option<u64> {
-        moved(&Plan { convolution, choices }, planned, 132)
+        moved(&Plan { convolution, choices }, planned, h200)
+    }
+
+    /// A row of the fixture: the plan, the workspace planned for 18 multiprocessors and the H200's own.
+    fn recorded(line: &str) -> (Plan, u64, u64) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let number = |at: usize| fields[at].parse().unwrap();
+        let sizes = |at: usize| fields[at].split('x').map(|size| size.parse().unwrap()).collect();
+        let convolution = Convolution {
+            direction: match fields[0] {
+                "forward" => Direction::Forward,
+                "data" => Direction::Data,
+                _ => Direction::Filter,
+            },
+            number: match fields[1] {
+                "float" => Number::Float,
+                "half" => Number::Half,
+                _ => Number::BFloat16,
+            },
+            channels_last: fields[2] == "1",
+            input: sizes(3),
+            filter: sizes(4),
+            output: sizes(5),
+            strided: fields[6] == "1",
+        };
+        let choices = Choices {
+            tile: number(7),
+            depth: number(8),
+            cluster: (number(9), number(10)),
+            may_split: fields[11] == "1",
+        };
+        (Plan { convolution, choices }, number(12), number(13))
+    }
+
+    /// 360 of the 400 are not what cuDNN plans without a device.
+    #[test]
+    fn workspaces_are_those_of_an_h200() {
+        let rows = include_str!("../../../../fixtures/h200_convolutions.csv");
+        let mut wrong = Vec::new();
+        for line in rows.lines().skip(1) {
+            let (plan, planned, recorded) = recorded(line);
+            let found = moved(&plan, planned, h200).unwrap_or(planned);
+            if found != recorded {
+                wrong.push(format!("{line}: {found}"));
+            }
+        }
+        assert!(wrong.len() <= 8, "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
     }
 
     #[test]
@@ -296,6 +392,7 @@ mod tests {
         assert_eq!(on_h200(convolution, choices(2, (1, 1)), 51_822_803), None, "no such tile");
         let strided = self::convolution(Direction::Data, [64, 128], 56, 2);
         assert_eq!(on_h200(strided, choices(0, (1, 1)), 38_830_227), None);
-        assert_eq!(on_device("not a plan", 5, 132), 5);
+        let device = Settings::usual((9, 0), 150_000_000_000);
+        assert_eq!(on_device("not a plan", 5, &device), 5);
     }
 }
