@@ -33,6 +33,7 @@ def measure_one(name: str, is_phantom: bool) -> dict[str, Any]:
         import torch
 
     sys.path.insert(0, str(HERE))
+    import phantom_choices  # noqa: F401
     import phantom_models
 
     torch.manual_seed(0)
@@ -57,12 +58,14 @@ def measure_one(name: str, is_phantom: bool) -> dict[str, Any]:
         "seconds": time.perf_counter() - before,
     }
     if is_phantom:
-        from floodmark.estimate.phantom import simulated_gpu
+        from floodmark.estimate.device import current_gpu
 
-        gpu = simulated_gpu.current()
-        account = gpu.phantom.account() if gpu else {}
-        result["reads"] = len(account.get("reads", []))
-        result["refused"] = [call["name"] for call in account.get("unsupported", [])]
+        gpu = current_gpu.current()
+        if gpu is None:
+            raise RuntimeError("no GPU is simulated")
+        about = gpu.about(is_over=True)
+        result["reads"] = len(about["reads"])
+        result["refused"] = [call["name"] for call in about["unsupported"]]
     return result
 
 
@@ -75,6 +78,7 @@ def estimate_one(name: str) -> dict[str, Any]:
         import torch
 
         sys.path.insert(0, str(HERE))
+        import phantom_choices  # noqa: F401
         import phantom_models
 
         torch.manual_seed(0)
@@ -178,6 +182,7 @@ def main() -> None:
         compare(json.loads(args.compare.read_text()), args.results, args.only)
         return
     sys.path.insert(0, str(HERE))
+    import phantom_choices  # noqa: F401
     import phantom_models
 
     cases = {}

@@ -151,8 +151,7 @@ def child(first: int, last: int, most: int, only: str) -> None:
 
 def refused_calls(phantom: Any) -> set[str]:
     """The names of CUDA's that were refused so far."""
-    loaded = phantom.loaded()
-    return {f"{call['library']}: {call['name']}" for call in loaded.account()["unsupported"]}
+    return {f"{call.library}: {call.name}" for call in phantom.loaded().library.unsupported()}
 
 
 def say(line: dict[str, Any]) -> None:
