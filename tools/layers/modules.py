@@ -18,7 +18,6 @@ from layers.rust_source import MODULE_FILE, module_path, paths, read_source, ree
 NOT_DRAWN: set[str] = {
     "floodmark-allocator",
     "floodmark-files",
-    "floodmark-snapshot",
     "floodmark-text",
 }
 # So few modules need no list.

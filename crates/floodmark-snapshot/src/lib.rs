@@ -1,44 +1,32 @@
-//! `PyTorch`'s own memory snapshots, as traces, and traces as snapshots.
+//! Converts `PyTorch`'s memory snapshots to traces and back.
 //!
-//! `torch.cuda.memory._dump_snapshot` writes a pickle: the segments and blocks of that moment, and the history
-//! of allocations that led there, as far as its ring goes. [`read_snapshot`] reads the files of torch 2.0 to
-//! 2.15, also those of the C++ pickler, gzip and zstd around them, and plain lists of segments;
-//! [`write_snapshot`] writes what torch's own `_memory_viz.py` reads.
+//! `torch.cuda.memory._dump_snapshot` writes a pickle: the segments and blocks of that time, and the history of allocations
+//! before it, as far as torch's ring buffer reaches. [`read_snapshot`] reads the files of torch 2.0 to 2.15, also those of
+//! the C++ pickler, gzip and zstd around them, and plain lists of segments. [`write_snapshot`] writes what torch's own
+//! `_memory_viz.py` reads.
 //!
-//! ```text
-//!  bytes ─► source ─► machine ─► open, parts ─► tape, tree ─► before, derive ─► import ─► Trace
-//!           (gzip,    (opcodes)  (one dict      (small)       (what the file
-//!            zstd)               at a time)                    does not say)
-//! ```
+//! A pickle is data here. No opcode runs code. The reader trusts no length before it has read the bytes, and builds no
+//! tree of objects: each complete dict becomes one small value. The crate opens no path, prints nothing and never panics.
 //!
-//! A pickle is data here. No opcode can run code, no length is trusted before its bytes are read, and no tree
-//! of objects is built: a dict is one small value as soon as it is whole. The crate opens no path, prints
-//! nothing and must never panic.
+//! ## Modules
+//!
+//! From the bottom up: a module uses those with a smaller number, none beside it.
+//!
+//! 1. `error`: why a snapshot cannot be read; `address_ranges`: ranges of addresses, added and removed.
+//! 2. `pickle`: opcodes, the bytes that are read, and a pickler; `format`: torch's dict keys, and which version added them.
+//! 3. `contents`: blocks, segments, trace entries and call stacks, in compact form.
+//! 4. `unpickler`: runs the opcodes of a pickle, and collects its contents.
+//! 5. `import`: from the contents to a trace, with what was live before the history; `write`: from a trace to a pickle.
+//! 6. `read`: recognizes a file by its first bytes, decompresses and reads it.
 
-mod annotations;
-mod at_end;
-mod before;
-mod containers;
-mod derive;
+mod address_ranges;
+mod contents;
 mod error;
-mod fast;
-mod fields;
+mod format;
 mod import;
-mod machine;
-mod memo;
-mod opcode;
-mod open;
-mod parts;
-mod pickler;
-mod ranges;
+mod pickle;
 mod read;
-mod source;
-mod tape;
-mod texts;
-mod tree;
-mod value;
-mod version;
-mod words;
+mod unpickler;
 mod write;
 
 pub use error::SnapshotError;

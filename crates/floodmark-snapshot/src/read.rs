@@ -4,12 +4,12 @@ use std::io::Read;
 
 use floodmark_trace::{DecompressionLimit, Trace};
 
+use crate::contents::snapshot::Parts;
+use crate::contents::value::Value;
 use crate::error::{FLOOD, PACKED_FLOOD, SnapshotError};
 use crate::import::import;
-use crate::machine::Machine;
-use crate::parts::Parts;
-use crate::source::{Slice, Stream};
-use crate::value::Value;
+use crate::pickle::input::{Slice, Stream};
+use crate::unpickler::Machine;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];

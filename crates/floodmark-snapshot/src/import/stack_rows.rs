@@ -10,8 +10,8 @@
 use floodmark_trace::{Batch, CodeRow, ModuleRow, StackRow, is_python_library, stack_flags};
 use hashbrown::HashMap;
 
-use crate::tree::{Frame, Tree};
-use crate::words::{Word, Words};
+use crate::contents::call_tree::{Frame, Tree};
+use crate::format::strings::{Word, Words};
 
 /// A deeper module goes by the name of the one around it.
 const MOST_MODULES_DEEP: u32 = 48;

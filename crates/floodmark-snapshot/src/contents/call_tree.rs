@@ -5,7 +5,7 @@
 
 use hashbrown::{HashMap, HashTable};
 
-use crate::words::{Word, finish_hash, hash_step, random_seed};
+use crate::format::strings::{Word, finish_hash, hash_step, random_seed};
 
 /// A frame: a function and the line that ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

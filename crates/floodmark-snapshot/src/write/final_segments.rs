@@ -2,7 +2,7 @@
 
 use floodmark_trace::{Allocation, Device, Segment, SegmentChange, StackId, Subject, Trace};
 
-use crate::ranges::Ranges;
+use crate::address_ranges::Ranges;
 
 /// A block at the end.
 #[derive(Debug, Clone, Copy)]

@@ -1,5 +1,7 @@
 //! A trace as a snapshot that torch's own viewers read.
 
+mod final_segments;
+
 use std::io::{self, Write};
 
 use floodmark_trace::{
@@ -8,10 +10,10 @@ use floodmark_trace::{
 };
 use hashbrown::HashMap;
 
-use crate::at_end::{
+use crate::pickle::pickler::Pickler;
+use crate::write::final_segments::{
     ALLOCATED, EndBlock, EndSegment, INACTIVE, pool_numbers, segments_at_end, stream_number,
 };
-use crate::pickler::Pickler;
 
 /// Segments for small blocks are this long: `kSmallBuffer` of the caching allocator.
 const SMALL_SEGMENT_BYTES: u64 = 2 << 20;

@@ -2,11 +2,11 @@
 //!
 //! There are as many at once as are inside each other, so their places are used again and again.
 
-use crate::fields::Fields;
-use crate::memo::Memo;
-use crate::parts::{NOT_ON_TAPE, Parts};
-use crate::value::{ListOf, Range, Value};
-use crate::words;
+use crate::contents::dict_items::Fields;
+use crate::contents::snapshot::{NOT_ON_TAPE, Parts};
+use crate::contents::value::{ListOf, Range, Value};
+use crate::format::strings;
+use crate::unpickler::memo::Memo;
 
 /// More at once are in no snapshot.
 const MOST_OPEN: usize = 1 << 12;
@@ -123,7 +123,7 @@ impl Open {
         let around = self.order.last().map_or(0, |&list| self.lists[list as usize].serial);
         let dict = &mut self.dicts[slot as usize];
         let index = dict.memo.take();
-        if dict.fields.has(words::ACTION) {
+        if dict.fields.has(strings::ACTION) {
             // Most dicts are events. No snapshot reads one from the memo again.
             *value = Value::Event(parts.event(&dict.fields, around));
         } else {

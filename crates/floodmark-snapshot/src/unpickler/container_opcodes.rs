@@ -1,9 +1,9 @@
 //! Opcodes that put values into tuples, lists and dicts.
 
+use crate::contents::value::Value;
 use crate::error::SnapshotError;
-use crate::machine::Machine;
-use crate::source::Source;
-use crate::value::Value;
+use crate::pickle::input::Source;
+use crate::unpickler::Machine;
 
 impl<S: Source> Machine<S> {
     pub(crate) fn tuple(&mut self, length: usize) -> Result<(), SnapshotError> {

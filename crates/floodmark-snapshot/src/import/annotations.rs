@@ -2,9 +2,9 @@
 
 use floodmark_trace::{Device, EventKind, Micros, Row, TextKind};
 
-use crate::parts::Annotation;
-use crate::texts::Texts;
-use crate::words::{Word, Words};
+use crate::contents::snapshot::Annotation;
+use crate::format::strings::{Word, Words};
+use crate::import::text_rows::Texts;
 
 /// More phases inside each other are not kept apart.
 const MOST_OPEN: usize = 256;

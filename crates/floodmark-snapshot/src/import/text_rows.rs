@@ -3,7 +3,7 @@
 use floodmark_trace::{TextKind, TextRow};
 use hashbrown::HashMap;
 
-use crate::words::{Word, Words};
+use crate::format::strings::{Word, Words};
 
 /// Texts of a trace that is being made.
 #[derive(Debug, Default)]

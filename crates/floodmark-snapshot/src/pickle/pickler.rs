@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use hashbrown::HashMap;
 
-use crate::opcode as op;
+use crate::pickle::opcode as op;
 
 /// What is written at once.
 const FLUSH_BYTES: usize = 1 << 16;

@@ -1,5 +1,10 @@
 //! From the parts of a snapshot to a trace.
 
+mod annotations;
+mod initial_blocks;
+mod stack_rows;
+mod text_rows;
+
 use std::collections::BTreeMap;
 
 use floodmark_trace::journal::{FLAG_BACKWARD, FLAG_DEFERRED};
@@ -9,15 +14,15 @@ use floodmark_trace::{
 };
 use hashbrown::HashMap;
 
-use crate::annotations::Annotations;
-use crate::before::{AtEnd, Before, look_back, rounded};
-use crate::derive::derive;
+use crate::contents::snapshot::{Annotation, Block, Parts, Segment, State};
+use crate::contents::trace_entries::{Action, Entry, Reel, Tape};
+use crate::contents::value::{ListOf, Range, Value};
 use crate::error::SnapshotError;
-use crate::parts::{Annotation, Block, Parts, Segment, State};
-use crate::tape::{Action, Entry, Reel, Tape};
-use crate::texts::Texts;
-use crate::value::{ListOf, Range, Value};
-use crate::words::{self, Words};
+use crate::format::strings::{self, Words};
+use crate::import::annotations::Annotations;
+use crate::import::initial_blocks::{AtEnd, Before, look_back, rounded};
+use crate::import::stack_rows::derive;
+use crate::import::text_rows::Texts;
 
 /// Builds a trace from the contents of a pickle.
 pub(crate) fn import(value: Value, mut parts: Parts) -> Result<Trace, SnapshotError> {
@@ -335,10 +340,10 @@ impl Import<'_> {
         row.slack = row.bytes - entry.size;
         row.pool = self.texts.pool(history.pool_of(entry));
         row.phase = self.annotations.phase;
-        if row.phase == 0 && entry.around.user != words::EMPTY {
+        if row.phase == 0 && entry.around.user != strings::EMPTY {
             row.phase = self.texts.word(TextKind::Phase, entry.around.user, self.words);
         }
-        if !matches!(entry.around.compile, words::EMPTY | words::NOT_COMPILED) {
+        if !matches!(entry.around.compile, strings::EMPTY | strings::NOT_COMPILED) {
             row.op = self.texts.word(TextKind::Op, entry.around.compile, self.words);
         }
         if let Some(stale) = history.live.remove(&entry.addr) {
@@ -392,7 +397,7 @@ impl Import<'_> {
     /// `torch.cuda.memory._annotate_tensor`: a name for what is in a block.
     fn add_label(&mut self, history: &DeviceHistory, entry: &Entry, mut row: Row) {
         let Some(&allocation) = history.live.get(&entry.addr) else { return };
-        if entry.around.user == words::EMPTY {
+        if entry.around.user == strings::EMPTY {
             return;
         }
         let id = u32::try_from(self.labels.len() + 1).unwrap_or(0);

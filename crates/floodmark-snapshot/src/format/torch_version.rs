@@ -1,6 +1,6 @@
 //! Which torch wrote a snapshot: it does not say, but each version added keys.
 
-use crate::words::{self, Word};
+use crate::format::strings::{self, Word};
 
 /// What was seen that differs between versions.
 #[derive(Debug, Default)]
@@ -19,21 +19,21 @@ pub(crate) struct Facts {
 
 /// Where a key is, and since which minor version of torch 2 it is always present.
 const SINCE: [(KeyOwner, Word, u32); 10] = [
-    (KeyOwner::Segment, words::SEGMENT_POOL_ID, 1),
-    (KeyOwner::Event, words::TIME_US, 2),
-    (KeyOwner::Top, words::ALLOCATOR_SETTINGS, 3),
-    (KeyOwner::Top, words::EXTERNAL_ANNOTATIONS, 5),
-    (KeyOwner::Event, words::COMPILE_CONTEXT, 8),
-    (KeyOwner::Settings, words::STREAM_REUSE, 9),
-    (KeyOwner::Event, words::USER_METADATA, 10),
-    (KeyOwner::Event, words::POOL_ID, 12),
-    (KeyOwner::Settings, words::MAX_CACHED_SIZE, 13),
-    (KeyOwner::Top, words::HOST_SEGMENTS, 14),
+    (KeyOwner::Segment, strings::SEGMENT_POOL_ID, 1),
+    (KeyOwner::Event, strings::TIME_US, 2),
+    (KeyOwner::Top, strings::ALLOCATOR_SETTINGS, 3),
+    (KeyOwner::Top, strings::EXTERNAL_ANNOTATIONS, 5),
+    (KeyOwner::Event, strings::COMPILE_CONTEXT, 8),
+    (KeyOwner::Settings, strings::STREAM_REUSE, 9),
+    (KeyOwner::Event, strings::USER_METADATA, 10),
+    (KeyOwner::Event, strings::POOL_ID, 12),
+    (KeyOwner::Settings, strings::MAX_CACHED_SIZE, 13),
+    (KeyOwner::Top, strings::HOST_SEGMENTS, 14),
 ];
 
 /// Keys of events that are present only sometimes: they say "since", never "before".
 const SOMETIMES_SINCE: [(Word, u32); 2] =
-    [(words::FORWARD_FRAMES, 11), (words::INTERNAL_METADATA, 15)];
+    [(strings::FORWARD_FRAMES, 11), (strings::INTERNAL_METADATA, 15)];
 
 /// The newest version that we know.
 const NEWEST: u32 = 15;
@@ -67,12 +67,12 @@ impl Facts {
 
     /// Whether events have times.
     pub(crate) fn has_times(&self) -> bool {
-        self.events.is_none_or(|(_, some)| some >> words::TIME_US & 1 == 1)
+        self.events.is_none_or(|(_, some)| some >> strings::TIME_US & 1 == 1)
     }
 
     /// Whether some event has a list of frames.
     pub(crate) fn has_frames(&self) -> bool {
-        self.events.is_some_and(|(_, some)| some >> words::FRAMES & 1 == 1)
+        self.events.is_some_and(|(_, some)| some >> strings::FRAMES & 1 == 1)
     }
 
     /// `2.10 to 2.11`, `2.15 or newer`; empty when nothing shows it.
@@ -124,16 +124,20 @@ mod tests {
     fn keys_tell_the_version() {
         let mut facts = Facts::default();
         assert_eq!(facts.torch(), "");
-        facts.see_top(keys(&[words::SEGMENTS, words::DEVICE_TRACES]));
+        facts.see_top(keys(&[strings::SEGMENTS, strings::DEVICE_TRACES]));
         assert_eq!(facts.torch(), "2.0 to 2.2");
-        facts.see_event(keys(&[words::ACTION, words::TIME_US]));
+        facts.see_event(keys(&[strings::ACTION, strings::TIME_US]));
         assert_eq!(facts.torch(), "2.2");
-        let top = [words::SEGMENTS, words::ALLOCATOR_SETTINGS, words::EXTERNAL_ANNOTATIONS];
+        let top = [strings::SEGMENTS, strings::ALLOCATOR_SETTINGS, strings::EXTERNAL_ANNOTATIONS];
         facts.see_top(keys(&top));
         assert_eq!(facts.torch(), "2.5 to 2.7");
-        facts.see_event(keys(&[words::TIME_US, words::COMPILE_CONTEXT, words::USER_METADATA]));
+        facts.see_event(keys(&[
+            strings::TIME_US,
+            strings::COMPILE_CONTEXT,
+            strings::USER_METADATA,
+        ]));
         assert_eq!(facts.torch(), "2.10 to 2.11");
-        facts.see_event(keys(&[words::POOL_ID, words::INTERNAL_METADATA]));
+        facts.see_event(keys(&[strings::POOL_ID, strings::INTERNAL_METADATA]));
         assert_eq!(facts.torch(), "2.15 or newer");
     }
 }

@@ -1,7 +1,7 @@
 //! The items of one dict: a field for every key that we know; the rest is dropped.
 
-use crate::value::{ListOf, Range, Value};
-use crate::words::{self, KEYS, Word};
+use crate::contents::value::{ListOf, Range, Value};
+use crate::format::strings::{self, KEYS, Word};
 
 /// Values by key.
 #[derive(Debug)]
@@ -49,13 +49,13 @@ impl Fields {
 
     /// The ordinal of a device: 0 when there is none, `None` when torch could not have numbered it so.
     pub(crate) fn device(&self) -> Option<i8> {
-        let Value::Int(number) = self.get(words::DEVICE) else { return Some(0) };
+        let Value::Int(number) = self.get(strings::DEVICE) else { return Some(0) };
         i8::try_from(number).ok().filter(|&device| device >= 0)
     }
 
     /// A text; the empty one when there is none.
     pub(crate) fn word(&self, key: Word) -> Word {
-        let Value::Word(word) = self.get(key) else { return words::EMPTY };
+        let Value::Word(word) = self.get(key) else { return strings::EMPTY };
         word
     }
 
@@ -66,7 +66,7 @@ impl Fields {
 
     /// The call stack; the empty one when there is none.
     pub(crate) fn stack(&self) -> u32 {
-        let Value::Stack(stack) = self.get(words::FRAMES) else { return 0 };
+        let Value::Stack(stack) = self.get(strings::FRAMES) else { return 0 };
         stack
     }
 

@@ -4,11 +4,11 @@
 //! do frames of a list. Everything else is left to the machine, which goes on where this stops; with a
 //! snapshot of torch it would have done the same, in more steps.
 
-use crate::machine::Machine;
-use crate::opcode as op;
-use crate::source::Source;
-use crate::value::Value;
-use crate::words::{self, KEYS, Word};
+use crate::contents::value::Value;
+use crate::format::strings::{self, KEYS, Word};
+use crate::pickle::input::Source;
+use crate::pickle::opcode as op;
+use crate::unpickler::Machine;
 
 /// No key with its value is longer here. Fewer bytes at hand are left to the machine.
 const MOST_ITEM_BYTES: usize = 32;
@@ -66,7 +66,7 @@ impl<S: Source> Machine<S> {
                     }
                     // Torch writes this anew for every event.
                     let word = if text == b"N/A" {
-                        words::NOT_COMPILED
+                        strings::NOT_COMPILED
                     } else {
                         let Ok(text) = std::str::from_utf8(text) else { return };
                         self.parts.words.intern(text)
@@ -97,7 +97,7 @@ impl<S: Source> Machine<S> {
 /// element looks like a value.
 #[inline]
 fn is_simple(key: Word) -> bool {
-    (key as usize) < KEYS && !matches!(key, words::POOL_ID | words::SEGMENT_POOL_ID)
+    (key as usize) < KEYS && !matches!(key, strings::POOL_ID | strings::SEGMENT_POOL_ID)
 }
 
 /// The number of a memo, and how many bytes say it.

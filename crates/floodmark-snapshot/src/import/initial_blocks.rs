@@ -6,9 +6,9 @@
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::parts::{Block, Segment, State};
-use crate::ranges::Ranges;
-use crate::tape::{Action, Entry, Reel, Tape};
+use crate::address_ranges::Ranges;
+use crate::contents::snapshot::{Block, Segment, State};
+use crate::contents::trace_entries::{Action, Entry, Reel, Tape};
 
 /// Every block is a multiple of this: `kMinBlockSize` of the caching allocator.
 const BLOCK_BYTES: u64 = 512;

@@ -1,8 +1,7 @@
 //! The opcodes of pickle, and how their arguments are spelled.
 
 use std::borrow::Cow;
-
-use crate::value::Value;
+use std::num::ParseIntError;
 
 macro_rules! opcodes {
     ($($name:ident = $byte:literal,)*) => {
@@ -75,18 +74,11 @@ pub(crate) fn sign_of_last_byte(number: i64, length: u32) -> i64 {
     number << above >> above
 }
 
-/// A number in decimal digits. `None` when it is none.
-pub(crate) fn decimal(text: &str) -> Option<Value> {
-    match text {
-        "01" => return Some(Value::Int(1)),
-        "00" => return Some(Value::Int(0)),
-        _ => {}
-    }
+/// A number in decimal digits, which may be too large for 64 bits; `None` when it is no number.
+pub(crate) fn decimal(text: &str) -> Option<Result<i64, ParseIntError>> {
     let digits = text.strip_prefix('-').unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    Some(text.parse().map_or(Value::Opaque, Value::Int))
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse())
 }
 
 /// What is between quotes. Escapes stay as they are: no text of a snapshot has them.
@@ -154,8 +146,8 @@ mod tests {
         for (bytes, number) in cases {
             assert_eq!(little_endian(bytes), number, "{bytes:?}");
         }
-        assert_eq!(decimal("-12"), Some(Value::Int(-12)));
-        assert_eq!(decimal("99999999999999999999999"), Some(Value::Opaque));
+        assert_eq!(decimal("-12"), Some(Ok(-12)));
+        assert!(decimal("99999999999999999999999").is_some_and(|number| number.is_err()));
         assert_eq!(decimal("+1"), None);
         assert_eq!(decimal(""), None);
     }

@@ -4,13 +4,18 @@
 //! tree of objects: what a dict is, is known when its items are set, and then it is one small
 //! [`Value`]. `pickletools.py` of CPython is the reference for the opcodes.
 
+mod container_opcodes;
+mod fast_path;
+mod memo;
+mod open_containers;
+
+use crate::contents::snapshot::Parts;
+use crate::contents::value::Value;
 use crate::error::SnapshotError;
-use crate::memo::Memo;
-use crate::opcode::{self as op, name};
-use crate::open::Open;
-use crate::parts::Parts;
-use crate::source::Source;
-use crate::value::Value;
+use crate::pickle::input::Source;
+use crate::pickle::opcode::{self as op, name};
+use crate::unpickler::memo::Memo;
+use crate::unpickler::open_containers::Open;
 
 /// More values than this at once are in no snapshot: the C++ pickler lists all events of a device.
 const MOST_VALUES: usize = 1 << 24;
@@ -211,7 +216,7 @@ impl<S: Source> Machine<S> {
         let value = match self.opcode {
             op::INT | op::LONG => {
                 let digits = line.strip_suffix('L').unwrap_or(line);
-                op::decimal(digits).ok_or(bad)?
+                op::decimal(digits).ok_or(bad)?.map_or(Value::Opaque, Value::Int)
             }
             op::FLOAT => line.parse::<f64>().map(|_| Value::Opaque).map_err(|_| bad)?,
             op::STRING => Value::Word(self.parts.words.intern(op::quoted(line).ok_or(bad)?)),

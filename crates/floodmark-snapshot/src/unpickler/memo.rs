@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::value::Value;
+use crate::contents::value::Value;
 
 const KIND_BITS: u32 = 3;
 const OPAQUE: u32 = 0;

@@ -2,12 +2,12 @@
 
 use hashbrown::HashMap;
 
-use crate::fields::Fields;
-use crate::tape::{Action, Circumstances, Entry, Tape};
-use crate::tree::{Frame, Tree};
-use crate::value::{ListOf, Range, Value};
-use crate::version::Facts;
-use crate::words::{self, Word, Words};
+use crate::contents::call_tree::{Frame, Tree};
+use crate::contents::dict_items::Fields;
+use crate::contents::trace_entries::{Action, Circumstances, Entry, Tape};
+use crate::contents::value::{ListOf, Range, Value};
+use crate::format::strings::{self, Word, Words};
+use crate::format::torch_version::Facts;
 
 /// The number of an event that says nothing of memory.
 pub(crate) const NOT_ON_TAPE: u32 = u32::MAX;
@@ -96,7 +96,7 @@ impl Parts {
             annotations: Vec::new(),
             histories: Vec::new(),
             traces: Vec::new(),
-            allocator_conf: words::EMPTY,
+            allocator_conf: strings::EMPTY,
             facts: Facts::default(),
             top: Top::default(),
             out_of_place: 0,
@@ -112,20 +112,20 @@ impl Parts {
 
     /// The kind of a dict that is no event, found by the keys that only one kind has.
     pub(crate) fn recognise(&mut self, fields: &Fields) -> Value {
-        if fields.has(words::FILENAME) {
+        if fields.has(strings::FILENAME) {
             self.frame(fields)
-        } else if fields.has(words::TOTAL_SIZE) {
+        } else if fields.has(strings::TOTAL_SIZE) {
             self.segment(fields)
-        } else if fields.has(words::STATE) {
+        } else if fields.has(strings::STATE) {
             self.block(fields)
-        } else if fields.has(words::STAGE) {
+        } else if fields.has(strings::STAGE) {
             self.annotation(fields)
-        } else if fields.has(words::REAL_SIZE) {
-            self.histories.push((fields.number(words::REAL_SIZE), fields.stack()));
+        } else if fields.has(strings::REAL_SIZE) {
+            self.histories.push((fields.number(strings::REAL_SIZE), fields.stack()));
             Value::History(last_index(&self.histories))
-        } else if fields.has(words::SEGMENTS) || fields.has(words::DEVICE_TRACES) {
+        } else if fields.has(strings::SEGMENTS) || fields.has(strings::DEVICE_TRACES) {
             self.snapshot(fields)
-        } else if fields.has(words::MAX_SPLIT_SIZE) || fields.has(words::CUDA_ALLOC_CONF) {
+        } else if fields.has(strings::MAX_SPLIT_SIZE) || fields.has(strings::CUDA_ALLOC_CONF) {
             self.settings(fields)
         } else {
             Value::Opaque
@@ -135,40 +135,40 @@ impl Parts {
     /// Puts an event on the tape and returns its number there. `list` is the list that it is in.
     pub(crate) fn event(&mut self, fields: &Fields, list: u64) -> u32 {
         self.facts.see_event(fields.present());
-        let action = match fields.word(words::ACTION) {
-            words::ALLOC => Action::Alloc,
-            words::FREE_REQUESTED => Action::FreeRequested,
-            words::FREE_COMPLETED => Action::FreeCompleted,
-            words::SEGMENT_ALLOC => Action::SegmentAlloc,
-            words::SEGMENT_FREE => Action::SegmentFree,
-            words::SEGMENT_MAP => Action::SegmentMap,
-            words::SEGMENT_UNMAP => Action::SegmentUnmap,
-            words::OOM => Action::Oom,
-            words::ANNOTATE => {
+        let action = match fields.word(strings::ACTION) {
+            strings::ALLOC => Action::Alloc,
+            strings::FREE_REQUESTED => Action::FreeRequested,
+            strings::FREE_COMPLETED => Action::FreeCompleted,
+            strings::SEGMENT_ALLOC => Action::SegmentAlloc,
+            strings::SEGMENT_FREE => Action::SegmentFree,
+            strings::SEGMENT_MAP => Action::SegmentMap,
+            strings::SEGMENT_UNMAP => Action::SegmentUnmap,
+            strings::OOM => Action::Oom,
+            strings::ANNOTATE => {
                 self.facts.has_annotate = true;
                 Action::Annotate
             }
-            words::SNAPSHOT => return NOT_ON_TAPE,
+            strings::SNAPSHOT => return NOT_ON_TAPE,
             _ => {
                 self.facts.unknown_actions += 1;
                 return NOT_ON_TAPE;
             }
         };
         let tells_stack = !matches!(action, Action::FreeRequested | Action::FreeCompleted);
-        let has_stack = tells_stack && fields.has(words::FRAMES);
-        let addr = if action == Action::Oom { words::DEVICE_FREE } else { words::ADDR };
+        let has_stack = tells_stack && fields.has(strings::FRAMES);
+        let addr = if action == Action::Oom { strings::DEVICE_FREE } else { strings::ADDR };
         let entry = Entry {
             action,
             is_completed: false,
             addr: fields.number(addr),
-            size: fields.number(words::SIZE),
-            time: fields.number(words::TIME_US),
+            size: fields.number(strings::SIZE),
+            time: fields.number(strings::TIME_US),
             stack: if has_stack { fields.stack().saturating_add(1) } else { 0 },
             around: Circumstances {
-                stream: fields.number(words::STREAM),
-                pool: fields.pool(words::POOL_ID).map_or(0, |pool| pool.saturating_add(1)),
-                compile: fields.word(words::COMPILE_CONTEXT),
-                user: fields.word(words::USER_METADATA),
+                stream: fields.number(strings::STREAM),
+                pool: fields.pool(strings::POOL_ID).map_or(0, |pool| pool.saturating_add(1)),
+                compile: fields.word(strings::COMPILE_CONTEXT),
+                user: fields.word(strings::USER_METADATA),
             },
         };
         self.facts.first_time = match (self.facts.first_time, entry.time) {
@@ -180,29 +180,29 @@ impl Parts {
     }
 
     fn frame(&mut self, fields: &Fields) -> Value {
-        let line = u32::try_from(fields.number(words::LINE)).unwrap_or(0);
-        let (file, name) = (fields.word(words::FILENAME), fields.word(words::NAME));
+        let line = u32::try_from(fields.number(strings::LINE)).unwrap_or(0);
+        let (file, name) = (fields.word(strings::FILENAME), fields.word(strings::NAME));
         Value::Frame(self.tree.frame(Frame { file, name, line }))
     }
 
     fn block(&mut self, fields: &Fields) -> Value {
-        let state = match fields.word(words::STATE) {
-            words::ACTIVE_ALLOCATED => State::Allocated,
-            words::ACTIVE_PENDING_FREE => State::PendingFree,
+        let state = match fields.word(strings::STATE) {
+            strings::ACTIVE_ALLOCATED => State::Allocated,
+            strings::ACTIVE_PENDING_FREE => State::PendingFree,
             _ => State::Inactive,
         };
         // The newest user of a block comes first.
         let history = fields
-            .list(words::HISTORY, ListOf::Histories)
+            .list(strings::HISTORY, ListOf::Histories)
             .and_then(|range| self.histories.get(range.first as usize).copied());
-        let size = fields.number(words::SIZE);
+        let size = fields.number(strings::SIZE);
         let (requested, stack) = history.unwrap_or_else(|| {
-            let known = fields.has(words::REQUESTED_SIZE);
-            (if known { fields.number(words::REQUESTED_SIZE) } else { size }, fields.stack())
+            let known = fields.has(strings::REQUESTED_SIZE);
+            (if known { fields.number(strings::REQUESTED_SIZE) } else { size }, fields.stack())
         });
         let requested = requested.min(size);
         self.blocks.push(Block {
-            addr: fields.number(words::ADDRESS),
+            addr: fields.number(strings::ADDRESS),
             size,
             requested,
             state,
@@ -213,8 +213,8 @@ impl Parts {
 
     fn segment(&mut self, fields: &Fields) -> Value {
         self.facts.see_segment(fields.present());
-        let blocks = fields.list(words::BLOCKS, ListOf::Blocks).unwrap_or_default();
-        let addr = fields.number(words::ADDRESS);
+        let blocks = fields.list(strings::BLOCKS, ListOf::Blocks).unwrap_or_default();
+        let addr = fields.number(strings::ADDRESS);
         let mut next = addr;
         let inside = self.blocks.get_mut(blocks.first as usize..blocks.end as usize);
         for block in inside.unwrap_or_default() {
@@ -228,9 +228,9 @@ impl Parts {
         self.segments.push(Segment {
             device,
             addr,
-            bytes: fields.number(words::TOTAL_SIZE),
-            stream: fields.number(words::STREAM),
-            pool: fields.pool(words::SEGMENT_POOL_ID),
+            bytes: fields.number(strings::TOTAL_SIZE),
+            stream: fields.number(strings::STREAM),
+            pool: fields.pool(strings::SEGMENT_POOL_ID),
             stack: fields.stack(),
             blocks,
         });
@@ -238,16 +238,16 @@ impl Parts {
     }
 
     fn annotation(&mut self, fields: &Fields) -> Value {
-        let is_start = fields.word(words::STAGE) == words::START;
-        let (name, time) = (fields.word(words::NAME), fields.number(words::TIME_US));
+        let is_start = fields.word(strings::STAGE) == strings::START;
+        let (name, time) = (fields.word(strings::NAME), fields.number(strings::TIME_US));
         self.annotations.push(Annotation { name, is_start, time });
         Value::Annotation(last_index(&self.annotations))
     }
 
     fn settings(&mut self, fields: &Fields) -> Value {
         self.facts.see_settings(fields.present());
-        self.allocator_conf = match fields.word(words::CUDA_ALLOC_CONF) {
-            words::EMPTY => fields.word(words::ALLOC_CONF),
+        self.allocator_conf = match fields.word(strings::CUDA_ALLOC_CONF) {
+            strings::EMPTY => fields.word(strings::ALLOC_CONF),
             conf => conf,
         };
         Value::Settings
@@ -255,15 +255,15 @@ impl Parts {
 
     fn snapshot(&mut self, fields: &Fields) -> Value {
         self.facts.see_top(fields.present());
-        let traces = fields.list(words::DEVICE_TRACES, ListOf::Traces);
-        let host = [words::HOST_SEGMENTS, words::HOST_TRACES];
+        let traces = fields.list(strings::DEVICE_TRACES, ListOf::Traces);
+        let host = [strings::HOST_SEGMENTS, strings::HOST_TRACES];
         self.top = Top {
             segments: fields
-                .has(words::SEGMENTS)
-                .then(|| fields.list(words::SEGMENTS, ListOf::Segments).unwrap_or_default()),
+                .has(strings::SEGMENTS)
+                .then(|| fields.list(strings::SEGMENTS, ListOf::Segments).unwrap_or_default()),
             traces: traces.map(|range| range.first),
             annotations: fields
-                .list(words::EXTERNAL_ANNOTATIONS, ListOf::Annotations)
+                .list(strings::EXTERNAL_ANNOTATIONS, ListOf::Annotations)
                 .unwrap_or_default(),
             has_host_memory: host.iter().any(|&key| fields.is_filled(key)),
         };

@@ -1,8 +1,8 @@
 //! What lies on the stack of the pickle machine: never a tree, always one small thing.
 
-use crate::words::Word;
+use crate::format::strings::Word;
 
-/// A stretch of one of the lists in [`crate::parts::Parts`].
+/// A stretch of one of the lists in [`crate::contents::snapshot::Parts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Range {
     pub(crate) first: u32,
