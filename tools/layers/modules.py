@@ -16,7 +16,6 @@ from layers.rust_source import MODULE_FILE, module_path, paths, read_source, ree
 
 # Crates whose header has no list yet.
 NOT_DRAWN: set[str] = {
-    "floodmark-allocator",
     "floodmark-files",
     "floodmark-text",
 }

@@ -2,10 +2,11 @@
 
 use floodmark_trace::Hint;
 
-use crate::sizes::LARGE_BUFFER;
 use crate::version::TorchVersion;
 
 const MIB: u64 = 1 << 20;
+/// `kLargeBuffer`: the default of `large_segment_size_mb`.
+const LARGE_BUFFER: u64 = 20 * MIB;
 /// `kRoundUpPowerOfTwoIntervals`: one for each power of two from 1 MiB to 32 GiB.
 const INTERVALS: usize = 16;
 

@@ -15,8 +15,6 @@ pub const SMALL_BUFFER: u64 = 2 << 20;
 pub const MIN_LARGE_ALLOC: u64 = 10 << 20;
 /// `kRoundLarge`: what such segments are rounded to.
 pub const ROUND_LARGE: u64 = 2 << 20;
-/// `kLargeBuffer`: a segment for requests in between, unless configured.
-pub const LARGE_BUFFER: u64 = 20 << 20;
 /// Requests from this on fail at once.
 pub const ABSURD: u64 = 1 << 60;
 

@@ -3,15 +3,17 @@
 //! One file per part of the allocator, in the order of `malloc` in `CUDACachingAllocator.cpp`:
 //!
 //! - [`search`]: a free block that fits (`get_free_block`).
-//! - [`grow`]: a new segment (`alloc_block`), and the way from a request to a block (`malloc`).
-//! - [`expand`]: segments that grow (`try_allocate_expandable_block`, `map_block`, `unmap_block`).
+//! - [`malloc`]: a new segment (`alloc_block`), and the way from a request to a block (`malloc`).
+//! - [`expandable`]: segments that grow (`try_allocate_expandable_block`, `map_block`, `unmap_block`).
 //! - [`online`]: one request at a time, where they are not known beforehand.
 //! - [`release`]: memory goes back (`release_cached_blocks`, `garbage_collect_cached_blocks`, …).
 //!
 //! The decisions are made here; what they do to blocks is the business of the heap.
 
-mod expand;
-mod grow;
+mod driver;
+mod expandable;
+mod free_set;
+mod malloc;
 mod online;
 mod pools;
 mod release;
@@ -22,12 +24,12 @@ use std::collections::VecDeque;
 use floodmark_trace::Bytes;
 
 use crate::config::AllocatorConfig;
-use crate::driver::Driver;
 use crate::heap::{Block, BlockId, BlockState, Heap};
 use crate::layout::Layout;
 use crate::program::{Limit, Program, Request};
 use crate::sizes;
 use crate::stats::Statistics;
+use driver::Driver;
 use pools::Pools;
 
 pub use online::{Online, Placed};

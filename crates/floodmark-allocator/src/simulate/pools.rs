@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::free_set::{FreeSet, Key};
+use super::free_set::{FreeSet, Key};
 use crate::heap::{Block, BlockId, BlockState, Index};
 use crate::version::TorchVersion;
 

@@ -3,7 +3,7 @@
 //! Expandable segments are left out where single segments are chosen: up to 2.4 `PyTorch` chose them too,
 //! and failed.
 
-use crate::free_set::FreeSet;
+use super::free_set::FreeSet;
 use crate::heap::BlockId;
 
 use super::{Observer, Simulator, Wanted};

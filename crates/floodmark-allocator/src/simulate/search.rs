@@ -1,6 +1,6 @@
 //! A free block that fits.
 
-use crate::free_set::Position;
+use super::free_set::Position;
 use crate::heap::{BlockId, BlockState};
 
 use super::{Observer, Simulator, Wanted};

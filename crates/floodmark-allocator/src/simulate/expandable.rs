@@ -1,6 +1,6 @@
 //! Expandable segments: address space that is mapped page by page as it is needed.
 
-use crate::driver::EXPANDABLE_SPACE;
+use super::driver::EXPANDABLE_SPACE;
 use crate::heap::{Block, BlockId, BlockState};
 use crate::sizes::SMALL_BUFFER;
 

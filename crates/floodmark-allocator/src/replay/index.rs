@@ -7,7 +7,8 @@ use floodmark_trace::{Device, Trace};
 
 use crate::config::AllocatorConfig;
 use crate::program::Program;
-use crate::replay::{Follower, Memory, Replay, Sizes};
+
+use super::{Follower, Memory, Replay, Sizes};
 
 /// No two copies are nearer than this number of events.
 const EVERY: u32 = 1 << 17;

@@ -4,6 +4,8 @@
 //! snapshot) does not say where a block was cut; the allocator's rule for it does, since the free block
 //! that was used is known.
 
+mod index;
+
 use std::collections::BTreeMap;
 
 use floodmark_trace::{AllocationId, Bytes, Device, HandleId, Subject, Trace};
@@ -16,6 +18,8 @@ use crate::program::Program;
 use crate::sizes;
 use crate::stats::Statistics;
 use crate::version::TorchVersion;
+
+pub use index::ReplayIndex;
 
 /// Where the sizes of blocks come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
