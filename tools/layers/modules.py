@@ -14,9 +14,7 @@ from pathlib import Path
 from layers.graph import components
 from layers.rust_source import MODULE_FILE, module_path, paths, read_source, reexports
 
-# Crates whose header has no list yet.
-NOT_DRAWN: set[str] = set()
-# So few modules need no list.
+# A crate with at most this number of modules needs no list.
 FEW_MODULES = 3
 # Stands for what `lib.rs` itself defines.
 ROOT = "lib.rs"
@@ -97,20 +95,13 @@ def drawing(lib: str) -> list[list[str]]:
     ]
 
 
-def module_problems(name: str, folder: Path, not_drawn: set[str]) -> Iterator[str]:
+def module_problems(name: str, folder: Path) -> Iterator[str]:
     """What is wrong with the modules of one crate."""
     lib = folder / "src/lib.rs"
     if not lib.exists():
         return
     crate = read_crate(folder)
     lines = drawing(lib.read_text(encoding="utf-8"))
-    if name in not_drawn:
-        if lines:
-            yield (
-                f"`{name}` has a list of its modules: "
-                "remove it from NOT_DRAWN of tools/layers/modules.py"
-            )
-        return
     if not lines:
         if len(crate.modules) > FEW_MODULES:
             yield f"`{name}` has no list of its {len(crate.modules)} modules in src/lib.rs"

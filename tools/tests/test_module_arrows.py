@@ -37,13 +37,13 @@ SOURCES = {
 }
 
 
-def problems_of(folder: Path, changed: dict[str, str], not_drawn: set[str] = frozenset()):
+def problems_of(folder: Path, changed: dict[str, str]):
     """What is wrong with the crate of SOURCES after a change."""
     for path, text in {**SOURCES, **changed}.items():
         file = folder / "src" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    return list(modules.module_problems("it", folder, set(not_drawn)))
+    return list(modules.module_problems("it", folder))
 
 
 def test_arrows_that_point_down_are_fine(tmp_path):
@@ -105,13 +105,6 @@ def test_super_counts_from_the_module_that_stands_in_the_file(tmp_path):
     source = "pub mod kinds {\n    use super::super::budget;\n}"
     (problem,) = problems_of(tmp_path, {"clock.rs": source})
     assert "`clock` (1) uses `budget` (1)" in problem
-
-
-def test_a_crate_that_is_not_drawn_yet_passes_until_it_is(tmp_path):
-    without = LIB.replace("## Modules", "## Parts")
-    assert problems_of(tmp_path, {"lib.rs": without}, {"it"}) == []
-    (problem,) = problems_of(tmp_path, {}, {"it"})
-    assert "remove it from NOT_DRAWN" in problem
 
 
 def test_few_modules_need_no_list_and_still_no_cycle(tmp_path):
