@@ -95,12 +95,12 @@ struct Block {
 struct Segments(Device);
 
 impl Observer for Segments {
-    fn took(&mut self, addr: u64, bytes: u64, maps: bool) {
+    fn segment_allocated(&mut self, addr: u64, bytes: u64, maps: bool) {
         let change = if maps { SegmentChange::Mapped } else { SegmentChange::Taken };
         record_fake_segment(self.0, change, addr, bytes);
     }
 
-    fn gave_back(&mut self, addr: u64, bytes: u64, maps: bool) {
+    fn segment_freed(&mut self, addr: u64, bytes: u64, maps: bool) {
         let change = if maps { SegmentChange::Unmapped } else { SegmentChange::GivenBack };
         record_fake_segment(self.0, change, addr, bytes);
     }

@@ -29,11 +29,11 @@ const BATCH_ROWS: usize = 1 << 16;
 struct Driver(Rc<RefCell<Vec<(EventKind, u64, u64)>>>);
 
 impl Observer for Driver {
-    fn took(&mut self, addr: u64, bytes: u64, _maps: bool) {
+    fn segment_allocated(&mut self, addr: u64, bytes: u64, _maps: bool) {
         self.0.borrow_mut().push((EventKind::SegmentAlloc, addr, bytes));
     }
 
-    fn gave_back(&mut self, addr: u64, bytes: u64, _maps: bool) {
+    fn segment_freed(&mut self, addr: u64, bytes: u64, _maps: bool) {
         self.0.borrow_mut().push((EventKind::SegmentFree, addr, bytes));
     }
 }

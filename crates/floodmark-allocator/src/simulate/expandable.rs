@@ -96,7 +96,7 @@ impl<O: Observer> Simulator<O> {
         self.reserved += mapped;
         self.heap.stats.reserved_bytes.increase(small, mapped);
         self.heap.stats.num_device_alloc += 1;
-        self.observer.took(addr, mapped, true);
+        self.observer.segment_allocated(addr, mapped, true);
         Some(())
     }
 
@@ -136,7 +136,7 @@ impl<O: Observer> Simulator<O> {
         self.reserved -= bytes;
         self.heap.stats.reserved_bytes.decrease(block.is_small, bytes);
         self.heap.stats.num_device_free += 1;
-        self.observer.gave_back(low, bytes, true);
+        self.observer.segment_freed(low, bytes, true);
         if !self.heap.block(id).is_split() {
             self.heap.take_from_index(id);
             self.heap.forget(id);

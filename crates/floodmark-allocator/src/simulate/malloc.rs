@@ -90,7 +90,7 @@ impl<O: Observer> Simulator<O> {
         block.age = self.new_age();
         self.reserved += wanted.segment;
         self.heap.count_segment(wanted.segment, wanted.is_small);
-        self.observer.took(addr, wanted.segment, false);
+        self.observer.segment_allocated(addr, wanted.segment, false);
         Some(self.heap.add(block))
     }
 }

@@ -79,9 +79,9 @@ pub trait Observer {
     /// The last stream is done with a block that was freed earlier.
     fn completed(&mut self, _owner: u32) {}
     /// Memory was taken from the driver.
-    fn took(&mut self, _addr: u64, _bytes: u64, _maps: bool) {}
+    fn segment_allocated(&mut self, _addr: u64, _bytes: u64, _maps: bool) {}
     /// Memory was freed to the driver.
-    fn gave_back(&mut self, _addr: u64, _bytes: u64, _maps: bool) {}
+    fn segment_freed(&mut self, _addr: u64, _bytes: u64, _maps: bool) {}
     /// A request failed.
     fn failed(&mut self, _failure: Failure) {}
     /// A request was carried out; the figures after it.
@@ -97,11 +97,11 @@ impl<O: Observer> Observer for &mut O {
     fn completed(&mut self, owner: u32) {
         (**self).completed(owner);
     }
-    fn took(&mut self, addr: u64, bytes: u64, maps: bool) {
-        (**self).took(addr, bytes, maps);
+    fn segment_allocated(&mut self, addr: u64, bytes: u64, maps: bool) {
+        (**self).segment_allocated(addr, bytes, maps);
     }
-    fn gave_back(&mut self, addr: u64, bytes: u64, maps: bool) {
-        (**self).gave_back(addr, bytes, maps);
+    fn segment_freed(&mut self, addr: u64, bytes: u64, maps: bool) {
+        (**self).segment_freed(addr, bytes, maps);
     }
     fn failed(&mut self, failure: Failure) {
         (**self).failed(failure);

@@ -16,7 +16,7 @@ impl<O: Observer> Simulator<O> {
         self.heap.discount_segment(block.size, block.is_small);
         self.reserved -= block.size;
         self.driver.free(block.addr, block.size);
-        self.observer.gave_back(block.addr, block.size, false);
+        self.observer.segment_freed(block.addr, block.size, false);
         self.heap.forget(id);
     }
 

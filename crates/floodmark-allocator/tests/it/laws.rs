@@ -262,12 +262,12 @@ impl Observer for Recorder {
         self.about(EventKind::FreeCompleted, owner, 0);
     }
 
-    fn took(&mut self, addr: u64, bytes: u64, maps: bool) {
+    fn segment_allocated(&mut self, addr: u64, bytes: u64, maps: bool) {
         let kind = if maps { EventKind::SegmentMap } else { EventKind::SegmentAlloc };
         self.segment(kind, addr, bytes);
     }
 
-    fn gave_back(&mut self, addr: u64, bytes: u64, maps: bool) {
+    fn segment_freed(&mut self, addr: u64, bytes: u64, maps: bool) {
         let kind = if maps { EventKind::SegmentUnmap } else { EventKind::SegmentFree };
         self.segment(kind, addr, bytes);
     }

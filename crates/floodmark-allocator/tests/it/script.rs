@@ -120,10 +120,10 @@ pub(crate) fn bytes(text: &str) -> u64 {
 struct Log(Vec<String>);
 
 impl Observer for Log {
-    fn took(&mut self, _: u64, bytes: u64, maps: bool) {
+    fn segment_allocated(&mut self, _: u64, bytes: u64, maps: bool) {
         self.0.push(format!("{}{}", if maps { "map " } else { "+" }, short(bytes)));
     }
-    fn gave_back(&mut self, _: u64, bytes: u64, maps: bool) {
+    fn segment_freed(&mut self, _: u64, bytes: u64, maps: bool) {
         self.0.push(format!("{}{}", if maps { "unmap " } else { "-" }, short(bytes)));
     }
 }

@@ -187,10 +187,10 @@ impl Observer for Log {
     fn completed(&mut self, owner: u32) {
         self.0.push(Did::Complete { owner });
     }
-    fn took(&mut self, addr: u64, bytes: u64, maps: bool) {
+    fn segment_allocated(&mut self, addr: u64, bytes: u64, maps: bool) {
         self.0.push(Did::Take { addr, bytes, maps });
     }
-    fn gave_back(&mut self, addr: u64, bytes: u64, maps: bool) {
+    fn segment_freed(&mut self, addr: u64, bytes: u64, maps: bool) {
         self.0.push(Did::GiveBack { addr, bytes, maps });
     }
     fn failed(&mut self, failure: Failure) {
