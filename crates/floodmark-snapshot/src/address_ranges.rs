@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 /// Stretches that do not overlap, each with something said of it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ranges<T> {
+pub(crate) struct AddressRanges<T> {
     /// Start, then length.
     by_start: BTreeMap<u64, (u64, T)>,
 }
 
-impl<T: Copy> Ranges<T> {
+impl<T: Copy> AddressRanges<T> {
     pub(crate) fn new() -> Self {
         Self { by_start: BTreeMap::new() }
     }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_part_is_taken_out() {
-        let mut ranges = Ranges::new();
+        let mut ranges = AddressRanges::new();
         ranges.add(1000, 100, 'a');
         ranges.add(2000, 100, 'b');
         ranges.add(3000, 0, 'c');

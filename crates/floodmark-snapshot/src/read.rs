@@ -4,12 +4,12 @@ use std::io::Read;
 
 use floodmark_trace::{DecompressionLimit, Trace};
 
-use crate::contents::snapshot::Parts;
+use crate::contents::snapshot::SnapshotContents;
 use crate::contents::value::Value;
 use crate::error::{FLOOD, PACKED_FLOOD, SnapshotError};
 use crate::import::import;
-use crate::pickle::input::{Slice, Stream};
-use crate::unpickler::Machine;
+use crate::pickle::input::{ReaderInput, SliceInput};
+use crate::unpickler::Unpickler;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
@@ -33,8 +33,8 @@ pub fn is_snapshot(first_bytes: &[u8]) -> bool {
 /// Reads a snapshot: a pickle, or one that gzip or zstd compressed, which is never in memory as a whole.
 pub fn read_snapshot(bytes: &[u8]) -> Result<Trace, SnapshotError> {
     if kind(bytes) == Kind::Pickle {
-        let (value, parts) = Machine::new(Slice::new(bytes)).run()?;
-        return import(value, parts);
+        let (value, contents) = Unpickler::new(SliceInput::new(bytes)).run()?;
+        return import(value, contents);
     }
     read_snapshot_from(bytes, bytes.len() as u64, DecompressionLimit::default())
 }
@@ -48,8 +48,8 @@ pub fn read_snapshot_from(
 ) -> Result<Trace, SnapshotError> {
     let (start, reader) = peek(reader).map_err(SnapshotError::Compression)?;
     let limit = limit.for_file(bytes);
-    let (value, parts) = match kind(&start) {
-        Kind::Pickle => Machine::new(Stream::new(reader, u64::MAX)).run()?,
+    let (value, contents) = match kind(&start) {
+        Kind::Pickle => Unpickler::new(ReaderInput::new(reader, u64::MAX)).run()?,
         Kind::Gzip => run_inside(flate2::read::MultiGzDecoder::new(reader), limit)?,
         Kind::Zstd => {
             let decoder = zstd::stream::read::Decoder::new(reader);
@@ -57,14 +57,14 @@ pub fn read_snapshot_from(
         }
         Kind::Other(found) => return Err(SnapshotError::NotAPickle { found }),
     };
-    import(value, parts)
+    import(value, contents)
 }
 
 /// Runs the output of a decompressor.
-fn run_inside(decoder: impl Read, limit: u64) -> Result<(Value, Parts), SnapshotError> {
+fn run_inside(decoder: impl Read, limit: u64) -> Result<(Value, SnapshotContents), SnapshotError> {
     let (start, decoder) = peek(decoder).map_err(SnapshotError::Compression)?;
     match kind(&start) {
-        Kind::Pickle => Machine::new(Stream::new(decoder, limit)).run(),
+        Kind::Pickle => Unpickler::new(ReaderInput::new(decoder, limit)).run(),
         Kind::Gzip | Kind::Zstd => {
             Err(SnapshotError::NotAPickle { found: "a file that was compressed twice" })
         }

@@ -1,17 +1,18 @@
-//! Frames and lists of frames, each once, as a call tree.
+//! Frames and known_lists of frames, each once, as a call tree.
 //!
 //! Torch repeats one list for a million events, so a list is looked up as a whole first, and walked frame by
 //! frame only when it is new.
 
 use hashbrown::{HashMap, HashTable};
 
-use crate::format::strings::{Word, finish_hash, hash_step, random_seed};
+use crate::contents::hash::{finish_hash, hash_step, random_seed};
+use crate::format::known_strings::StringId;
 
 /// A frame: a function and the line that ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Frame {
-    pub(crate) file: Word,
-    pub(crate) name: Word,
+    pub(crate) file: StringId,
+    pub(crate) name: StringId,
     pub(crate) line: u32,
 }
 
@@ -26,30 +27,30 @@ pub(crate) struct Node {
 
 /// All call stacks.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct CallTree {
     pub(crate) frames: Vec<Frame>,
     by_frame: HashMap<Frame, u32>,
     /// Node 0 is the empty stack.
     pub(crate) nodes: Vec<Node>,
     children: HashMap<(u32, u32), u32>,
-    lists: HashTable<(u64, u32)>,
-    /// What hashes of lists begin with.
+    known_lists: HashTable<(u64, u32)>,
+    /// What hashes of known_lists begin with.
     seed: u64,
 }
 
-impl Tree {
+impl CallTree {
     pub(crate) fn new() -> Self {
         Self {
             frames: Vec::new(),
             by_frame: HashMap::new(),
             nodes: vec![Node { parent: 0, frame: 0, depth: 0 }],
             children: HashMap::new(),
-            lists: HashTable::new(),
+            known_lists: HashTable::new(),
             seed: random_seed(),
         }
     }
 
-    pub(crate) fn frame(&mut self, frame: Frame) -> u32 {
+    pub(crate) fn add_frame(&mut self, frame: Frame) -> u32 {
         *self.by_frame.entry(frame).or_insert_with(|| {
             self.frames.push(frame);
             u32::try_from(self.frames.len() - 1).unwrap_or(0)
@@ -57,18 +58,18 @@ impl Tree {
     }
 
     /// The node of a list of frames, innermost first.
-    pub(crate) fn stack(&mut self, list: &[u32]) -> u32 {
+    pub(crate) fn add_stack(&mut self, list: &[u32]) -> u32 {
         if list.is_empty() {
             return 0;
         }
         let hash =
             finish_hash(list.iter().fold(self.seed, |hash, &frame| hash_step(hash, frame.into())));
         let is_list = |&(_, node): &(u64, u32)| self.is_list(node, list);
-        if let Some(&(_, node)) = self.lists.find(hash, is_list) {
+        if let Some(&(_, node)) = self.known_lists.find(hash, is_list) {
             return node;
         }
         let node = list.iter().rev().fold(0, |parent, &frame| self.child(parent, frame));
-        self.lists.insert_unique(hash, (hash, node), |&(hash, _)| hash);
+        self.known_lists.insert_unique(hash, (hash, node), |&(hash, _)| hash);
         node
     }
 
@@ -97,13 +98,13 @@ mod tests {
 
     #[test]
     fn lists_share_their_callers() {
-        let mut tree = Tree::new();
-        let [a, b, c] = [1, 2, 3].map(|line| tree.frame(Frame { file: 1, name: 2, line }));
-        let (inner, outer) = (tree.stack(&[a, b, c]), tree.stack(&[b, c]));
+        let mut tree = CallTree::new();
+        let [a, b, c] = [1, 2, 3].map(|line| tree.add_frame(Frame { file: 1, name: 2, line }));
+        let (inner, outer) = (tree.add_stack(&[a, b, c]), tree.add_stack(&[b, c]));
         assert_eq!(tree.nodes[inner as usize].parent, outer);
-        assert_eq!(tree.stack(&[a, b, c]), inner);
-        assert_eq!(tree.stack(&[]), 0);
-        assert_ne!(tree.stack(&[a, c]), inner);
+        assert_eq!(tree.add_stack(&[a, b, c]), inner);
+        assert_eq!(tree.add_stack(&[]), 0);
+        assert_ne!(tree.add_stack(&[a, c]), inner);
         assert_eq!(tree.nodes.len(), 5);
     }
 }

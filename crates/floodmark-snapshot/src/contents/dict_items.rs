@@ -1,17 +1,17 @@
 //! The items of one dict: a field for every key that we know; the rest is dropped.
 
-use crate::contents::value::{ListOf, Range, Value};
-use crate::format::strings::{self, KEYS, Word};
+use crate::contents::value::{IndexRange, ListOf, Value};
+use crate::format::known_strings::{self as known, KEYS, StringId};
 
 /// Values by key.
 #[derive(Debug)]
-pub(crate) struct Fields {
+pub(crate) struct DictItems {
     /// One bit a key. Values without their bit are left from another dict.
     present: u64,
     values: [Value; KEYS],
 }
 
-impl Fields {
+impl DictItems {
     pub(crate) fn new() -> Self {
         Self { present: 0, values: [Value::Opaque; KEYS] }
     }
@@ -21,7 +21,7 @@ impl Fields {
     }
 
     #[inline]
-    pub(crate) fn set(&mut self, key: Word, value: Value) {
+    pub(crate) fn set(&mut self, key: StringId, value: Value) {
         if let Some(slot) = self.values.get_mut(key as usize) {
             *slot = value;
             self.present |= 1 << key;
@@ -33,50 +33,50 @@ impl Fields {
         self.present
     }
 
-    pub(crate) fn has(&self, key: Word) -> bool {
+    pub(crate) fn has(&self, key: StringId) -> bool {
         self.present >> key & 1 == 1
     }
 
-    fn get(&self, key: Word) -> Value {
+    fn get(&self, key: StringId) -> Value {
         if self.has(key) { self.values[key as usize] } else { Value::Opaque }
     }
 
     /// A number that cannot be negative; 0 when there is none.
-    pub(crate) fn number(&self, key: Word) -> u64 {
+    pub(crate) fn number(&self, key: StringId) -> u64 {
         let Value::Int(number) = self.get(key) else { return 0 };
         u64::try_from(number).unwrap_or(0)
     }
 
     /// The ordinal of a device: 0 when there is none, `None` when torch could not have numbered it so.
     pub(crate) fn device(&self) -> Option<i8> {
-        let Value::Int(number) = self.get(strings::DEVICE) else { return Some(0) };
+        let Value::Int(number) = self.get(known::DEVICE) else { return Some(0) };
         i8::try_from(number).ok().filter(|&device| device >= 0)
     }
 
     /// A text; the empty one when there is none.
-    pub(crate) fn word(&self, key: Word) -> Word {
-        let Value::Word(word) = self.get(key) else { return strings::EMPTY };
+    pub(crate) fn string(&self, key: StringId) -> StringId {
+        let Value::String(word) = self.get(key) else { return known::EMPTY };
         word
     }
 
-    pub(crate) fn pool(&self, key: Word) -> Option<u32> {
+    pub(crate) fn pool(&self, key: StringId) -> Option<u32> {
         let Value::Pool(pool) = self.get(key) else { return None };
         Some(pool)
     }
 
     /// The call stack; the empty one when there is none.
     pub(crate) fn stack(&self) -> u32 {
-        let Value::Stack(stack) = self.get(strings::FRAMES) else { return 0 };
+        let Value::Stack(stack) = self.get(known::FRAMES) else { return 0 };
         stack
     }
 
-    pub(crate) fn list(&self, key: Word, of: ListOf) -> Option<Range> {
+    pub(crate) fn list(&self, key: StringId, of: ListOf) -> Option<IndexRange> {
         let Value::List(kind, range) = self.get(key) else { return None };
         (kind == of).then_some(range)
     }
 
     /// Whether there is something in the list of this key. A list of lists counts as empty.
-    pub(crate) fn is_filled(&self, key: Word) -> bool {
+    pub(crate) fn is_filled(&self, key: StringId) -> bool {
         matches!(self.get(key), Value::List(of, _) if of != ListOf::Traces)
     }
 }

@@ -2,6 +2,8 @@
 
 pub(crate) mod call_tree;
 pub(crate) mod dict_items;
+pub(crate) mod hash;
 pub(crate) mod snapshot;
+pub(crate) mod strings;
 pub(crate) mod trace_entries;
 pub(crate) mod value;

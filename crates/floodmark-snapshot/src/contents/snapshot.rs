@@ -2,19 +2,20 @@
 
 use hashbrown::HashMap;
 
-use crate::contents::call_tree::{Frame, Tree};
-use crate::contents::dict_items::Fields;
-use crate::contents::trace_entries::{Action, Circumstances, Entry, Tape};
-use crate::contents::value::{ListOf, Range, Value};
-use crate::format::strings::{self, Word, Words};
-use crate::format::torch_version::Facts;
+use crate::contents::call_tree::{CallTree, Frame};
+use crate::contents::dict_items::DictItems;
+use crate::contents::strings::Strings;
+use crate::contents::trace_entries::{Action, RepeatedFields, TraceEntries, TraceEntry};
+use crate::contents::value::{IndexRange, ListOf, Value};
+use crate::format::known_strings::{self as known, StringId};
+use crate::format::torch_version::SeenKeys;
 
 /// The number of an event that says nothing of memory.
-pub(crate) const NOT_ON_TAPE: u32 = u32::MAX;
+pub(crate) const NOT_STORED: u32 = u32::MAX;
 
 /// What a block was doing when the snapshot was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum BlockState {
     Allocated,
     PendingFree,
     Inactive,
@@ -27,7 +28,7 @@ pub(crate) struct Block {
     pub(crate) addr: u64,
     pub(crate) size: u64,
     pub(crate) requested: u64,
-    pub(crate) state: State,
+    pub(crate) state: BlockState,
     pub(crate) stack: u32,
 }
 
@@ -40,70 +41,70 @@ pub(crate) struct Segment {
     pub(crate) stream: u64,
     pub(crate) pool: Option<u32>,
     pub(crate) stack: u32,
-    pub(crate) blocks: Range,
+    pub(crate) blocks: IndexRange,
 }
 
 /// A stretch of the program that has a name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Annotation {
-    pub(crate) name: Word,
+    pub(crate) name: StringId,
     pub(crate) is_start: bool,
     pub(crate) time: u64,
 }
 
 /// Everything.
 #[derive(Debug)]
-pub(crate) struct Parts {
-    pub(crate) words: Words,
-    pub(crate) tree: Tree,
-    pub(crate) tape: Tape,
+pub(crate) struct SnapshotContents {
+    pub(crate) strings: Strings,
+    pub(crate) call_tree: CallTree,
+    pub(crate) entries: TraceEntries,
     pub(crate) pools: Vec<(i64, i64)>,
     by_pool: HashMap<(i64, i64), u32>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) segments: Vec<Segment>,
     pub(crate) annotations: Vec<Annotation>,
     /// Requested size and stack: how torch 2.0 describes the allocation in a block.
-    histories: Vec<(u64, u32)>,
+    history_items: Vec<(u64, u32)>,
     /// Lists of lists of events.
-    pub(crate) traces: Vec<Vec<Range>>,
-    pub(crate) allocator_conf: Word,
-    pub(crate) facts: Facts,
-    pub(crate) top: Top,
+    pub(crate) traces: Vec<Vec<IndexRange>>,
+    pub(crate) allocator_conf: StringId,
+    pub(crate) seen_keys: SeenKeys,
+    pub(crate) snapshot: SnapshotDict,
     /// Things in lists where torch puts others.
     pub(crate) out_of_place: u64,
 }
 
-/// The outermost dict.
+/// The snapshot dict.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Top {
-    pub(crate) segments: Option<Range>,
-    /// Index into [`Parts::traces`].
+pub(crate) struct SnapshotDict {
+    pub(crate) segments: Option<IndexRange>,
+    /// Index into [`SnapshotContents::traces`].
     pub(crate) traces: Option<u32>,
-    pub(crate) annotations: Range,
+    pub(crate) annotations: IndexRange,
     pub(crate) has_host_memory: bool,
 }
 
-impl Parts {
+impl SnapshotContents {
     pub(crate) fn new() -> Self {
         Self {
-            words: Words::new(),
-            tree: Tree::new(),
-            tape: Tape::default(),
+            strings: Strings::new(),
+            call_tree: CallTree::new(),
+            entries: TraceEntries::default(),
             pools: Vec::new(),
             by_pool: HashMap::new(),
             blocks: Vec::new(),
             segments: Vec::new(),
             annotations: Vec::new(),
-            histories: Vec::new(),
+            history_items: Vec::new(),
             traces: Vec::new(),
-            allocator_conf: strings::EMPTY,
-            facts: Facts::default(),
-            top: Top::default(),
+            allocator_conf: known::EMPTY,
+            seen_keys: SeenKeys::default(),
+            snapshot: SnapshotDict::default(),
             out_of_place: 0,
         }
     }
 
-    pub(crate) fn pool(&mut self, pair: (i64, i64)) -> Value {
+    pub(crate) fn add_pool(&mut self, pair: (i64, i64)) -> Value {
         Value::Pool(*self.by_pool.entry(pair).or_insert_with(|| {
             self.pools.push(pair);
             u32::try_from(self.pools.len() - 1).unwrap_or(0)
@@ -111,98 +112,98 @@ impl Parts {
     }
 
     /// The kind of a dict that is no event, found by the keys that only one kind has.
-    pub(crate) fn recognise(&mut self, fields: &Fields) -> Value {
-        if fields.has(strings::FILENAME) {
-            self.frame(fields)
-        } else if fields.has(strings::TOTAL_SIZE) {
-            self.segment(fields)
-        } else if fields.has(strings::STATE) {
-            self.block(fields)
-        } else if fields.has(strings::STAGE) {
-            self.annotation(fields)
-        } else if fields.has(strings::REAL_SIZE) {
-            self.histories.push((fields.number(strings::REAL_SIZE), fields.stack()));
-            Value::History(last_index(&self.histories))
-        } else if fields.has(strings::SEGMENTS) || fields.has(strings::DEVICE_TRACES) {
-            self.snapshot(fields)
-        } else if fields.has(strings::MAX_SPLIT_SIZE) || fields.has(strings::CUDA_ALLOC_CONF) {
-            self.settings(fields)
+    pub(crate) fn add_dict(&mut self, items: &DictItems) -> Value {
+        if items.has(known::FILENAME) {
+            self.add_frame(items)
+        } else if items.has(known::TOTAL_SIZE) {
+            self.add_segment(items)
+        } else if items.has(known::STATE) {
+            self.add_block(items)
+        } else if items.has(known::STAGE) {
+            self.add_annotation(items)
+        } else if items.has(known::REAL_SIZE) {
+            self.history_items.push((items.number(known::REAL_SIZE), items.stack()));
+            Value::History(last_index(&self.history_items))
+        } else if items.has(known::SEGMENTS) || items.has(known::DEVICE_TRACES) {
+            self.set_snapshot(items)
+        } else if items.has(known::MAX_SPLIT_SIZE) || items.has(known::CUDA_ALLOC_CONF) {
+            self.set_settings(items)
         } else {
             Value::Opaque
         }
     }
 
-    /// Puts an event on the tape and returns its number there. `list` is the list that it is in.
-    pub(crate) fn event(&mut self, fields: &Fields, list: u64) -> u32 {
-        self.facts.see_event(fields.present());
-        let action = match fields.word(strings::ACTION) {
-            strings::ALLOC => Action::Alloc,
-            strings::FREE_REQUESTED => Action::FreeRequested,
-            strings::FREE_COMPLETED => Action::FreeCompleted,
-            strings::SEGMENT_ALLOC => Action::SegmentAlloc,
-            strings::SEGMENT_FREE => Action::SegmentFree,
-            strings::SEGMENT_MAP => Action::SegmentMap,
-            strings::SEGMENT_UNMAP => Action::SegmentUnmap,
-            strings::OOM => Action::Oom,
-            strings::ANNOTATE => {
-                self.facts.has_annotate = true;
+    /// Puts an event on the entries and returns its number there. `list` is the list that it is in.
+    pub(crate) fn add_event(&mut self, items: &DictItems, list: u64) -> u32 {
+        self.seen_keys.add_event(items.present());
+        let action = match items.string(known::ACTION) {
+            known::ALLOC => Action::Alloc,
+            known::FREE_REQUESTED => Action::FreeRequested,
+            known::FREE_COMPLETED => Action::FreeCompleted,
+            known::SEGMENT_ALLOC => Action::SegmentAlloc,
+            known::SEGMENT_FREE => Action::SegmentFree,
+            known::SEGMENT_MAP => Action::SegmentMap,
+            known::SEGMENT_UNMAP => Action::SegmentUnmap,
+            known::OOM => Action::Oom,
+            known::ANNOTATE => {
+                self.seen_keys.has_annotate = true;
                 Action::Annotate
             }
-            strings::SNAPSHOT => return NOT_ON_TAPE,
+            known::SNAPSHOT => return NOT_STORED,
             _ => {
-                self.facts.unknown_actions += 1;
-                return NOT_ON_TAPE;
+                self.seen_keys.unknown_actions += 1;
+                return NOT_STORED;
             }
         };
         let tells_stack = !matches!(action, Action::FreeRequested | Action::FreeCompleted);
-        let has_stack = tells_stack && fields.has(strings::FRAMES);
-        let addr = if action == Action::Oom { strings::DEVICE_FREE } else { strings::ADDR };
-        let entry = Entry {
+        let has_stack = tells_stack && items.has(known::FRAMES);
+        let addr = if action == Action::Oom { known::DEVICE_FREE } else { known::ADDR };
+        let entry = TraceEntry {
             action,
             is_completed: false,
-            addr: fields.number(addr),
-            size: fields.number(strings::SIZE),
-            time: fields.number(strings::TIME_US),
-            stack: if has_stack { fields.stack().saturating_add(1) } else { 0 },
-            around: Circumstances {
-                stream: fields.number(strings::STREAM),
-                pool: fields.pool(strings::POOL_ID).map_or(0, |pool| pool.saturating_add(1)),
-                compile: fields.word(strings::COMPILE_CONTEXT),
-                user: fields.word(strings::USER_METADATA),
+            addr: items.number(addr),
+            size: items.number(known::SIZE),
+            time: items.number(known::TIME_US),
+            stack: if has_stack { items.stack().saturating_add(1) } else { 0 },
+            repeated: RepeatedFields {
+                stream: items.number(known::STREAM),
+                pool: items.pool(known::POOL_ID).map_or(0, |pool| pool.saturating_add(1)),
+                compile_context: items.string(known::COMPILE_CONTEXT),
+                user_metadata: items.string(known::USER_METADATA),
             },
         };
-        self.facts.first_time = match (self.facts.first_time, entry.time) {
+        self.seen_keys.first_time = match (self.seen_keys.first_time, entry.time) {
             (first, 0) => first,
             (0, time) => time,
             (first, time) => first.min(time),
         };
-        self.tape.push(list, &entry)
+        self.entries.push(list, &entry)
     }
 
-    fn frame(&mut self, fields: &Fields) -> Value {
-        let line = u32::try_from(fields.number(strings::LINE)).unwrap_or(0);
-        let (file, name) = (fields.word(strings::FILENAME), fields.word(strings::NAME));
-        Value::Frame(self.tree.frame(Frame { file, name, line }))
+    fn add_frame(&mut self, items: &DictItems) -> Value {
+        let line = u32::try_from(items.number(known::LINE)).unwrap_or(0);
+        let (file, name) = (items.string(known::FILENAME), items.string(known::NAME));
+        Value::Frame(self.call_tree.add_frame(Frame { file, name, line }))
     }
 
-    fn block(&mut self, fields: &Fields) -> Value {
-        let state = match fields.word(strings::STATE) {
-            strings::ACTIVE_ALLOCATED => State::Allocated,
-            strings::ACTIVE_PENDING_FREE => State::PendingFree,
-            _ => State::Inactive,
+    fn add_block(&mut self, items: &DictItems) -> Value {
+        let state = match items.string(known::STATE) {
+            known::ACTIVE_ALLOCATED => BlockState::Allocated,
+            known::ACTIVE_PENDING_FREE => BlockState::PendingFree,
+            _ => BlockState::Inactive,
         };
         // The newest user of a block comes first.
-        let history = fields
-            .list(strings::HISTORY, ListOf::Histories)
-            .and_then(|range| self.histories.get(range.first as usize).copied());
-        let size = fields.number(strings::SIZE);
+        let history = items
+            .list(known::HISTORY, ListOf::Histories)
+            .and_then(|range| self.history_items.get(range.first as usize).copied());
+        let size = items.number(known::SIZE);
         let (requested, stack) = history.unwrap_or_else(|| {
-            let known = fields.has(strings::REQUESTED_SIZE);
-            (if known { fields.number(strings::REQUESTED_SIZE) } else { size }, fields.stack())
+            let known = items.has(known::REQUESTED_SIZE);
+            (if known { items.number(known::REQUESTED_SIZE) } else { size }, items.stack())
         });
         let requested = requested.min(size);
         self.blocks.push(Block {
-            addr: fields.number(strings::ADDRESS),
+            addr: items.number(known::ADDRESS),
             size,
             requested,
             state,
@@ -211,10 +212,10 @@ impl Parts {
         Value::Block(last_index(&self.blocks))
     }
 
-    fn segment(&mut self, fields: &Fields) -> Value {
-        self.facts.see_segment(fields.present());
-        let blocks = fields.list(strings::BLOCKS, ListOf::Blocks).unwrap_or_default();
-        let addr = fields.number(strings::ADDRESS);
+    fn add_segment(&mut self, items: &DictItems) -> Value {
+        self.seen_keys.add_segment(items.present());
+        let blocks = items.list(known::BLOCKS, ListOf::Blocks).unwrap_or_default();
+        let addr = items.number(known::ADDRESS);
         let mut next = addr;
         let inside = self.blocks.get_mut(blocks.first as usize..blocks.end as usize);
         for block in inside.unwrap_or_default() {
@@ -224,48 +225,48 @@ impl Parts {
             next = block.addr.saturating_add(block.size);
         }
         // A list of segments counts what is none.
-        let Some(device) = fields.device() else { return Value::Opaque };
+        let Some(device) = items.device() else { return Value::Opaque };
         self.segments.push(Segment {
             device,
             addr,
-            bytes: fields.number(strings::TOTAL_SIZE),
-            stream: fields.number(strings::STREAM),
-            pool: fields.pool(strings::SEGMENT_POOL_ID),
-            stack: fields.stack(),
+            bytes: items.number(known::TOTAL_SIZE),
+            stream: items.number(known::STREAM),
+            pool: items.pool(known::SEGMENT_POOL_ID),
+            stack: items.stack(),
             blocks,
         });
         Value::Segment(last_index(&self.segments))
     }
 
-    fn annotation(&mut self, fields: &Fields) -> Value {
-        let is_start = fields.word(strings::STAGE) == strings::START;
-        let (name, time) = (fields.word(strings::NAME), fields.number(strings::TIME_US));
+    fn add_annotation(&mut self, items: &DictItems) -> Value {
+        let is_start = items.string(known::STAGE) == known::START;
+        let (name, time) = (items.string(known::NAME), items.number(known::TIME_US));
         self.annotations.push(Annotation { name, is_start, time });
         Value::Annotation(last_index(&self.annotations))
     }
 
-    fn settings(&mut self, fields: &Fields) -> Value {
-        self.facts.see_settings(fields.present());
-        self.allocator_conf = match fields.word(strings::CUDA_ALLOC_CONF) {
-            strings::EMPTY => fields.word(strings::ALLOC_CONF),
+    fn set_settings(&mut self, items: &DictItems) -> Value {
+        self.seen_keys.add_settings(items.present());
+        self.allocator_conf = match items.string(known::CUDA_ALLOC_CONF) {
+            known::EMPTY => items.string(known::ALLOC_CONF),
             conf => conf,
         };
         Value::Settings
     }
 
-    fn snapshot(&mut self, fields: &Fields) -> Value {
-        self.facts.see_top(fields.present());
-        let traces = fields.list(strings::DEVICE_TRACES, ListOf::Traces);
-        let host = [strings::HOST_SEGMENTS, strings::HOST_TRACES];
-        self.top = Top {
-            segments: fields
-                .has(strings::SEGMENTS)
-                .then(|| fields.list(strings::SEGMENTS, ListOf::Segments).unwrap_or_default()),
+    fn set_snapshot(&mut self, items: &DictItems) -> Value {
+        self.seen_keys.add_top(items.present());
+        let traces = items.list(known::DEVICE_TRACES, ListOf::Traces);
+        let host = [known::HOST_SEGMENTS, known::HOST_TRACES];
+        self.snapshot = SnapshotDict {
+            segments: items
+                .has(known::SEGMENTS)
+                .then(|| items.list(known::SEGMENTS, ListOf::Segments).unwrap_or_default()),
             traces: traces.map(|range| range.first),
-            annotations: fields
-                .list(strings::EXTERNAL_ANNOTATIONS, ListOf::Annotations)
+            annotations: items
+                .list(known::EXTERNAL_ANNOTATIONS, ListOf::Annotations)
                 .unwrap_or_default(),
-            has_host_memory: host.iter().any(|&key| fields.is_filled(key)),
+            has_host_memory: host.iter().any(|&key| items.is_filled(key)),
         };
         Value::Snapshot
     }

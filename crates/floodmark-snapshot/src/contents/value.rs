@@ -1,10 +1,10 @@
 //! What lies on the stack of the pickle machine: never a tree, always one small thing.
 
-use crate::format::strings::Word;
+use crate::format::known_strings::StringId;
 
-/// A stretch of one of the lists in [`crate::contents::snapshot::Parts`].
+/// A stretch of one of the lists in [`crate::contents::snapshot::SnapshotContents`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Range {
+pub(crate) struct IndexRange {
     pub(crate) first: u32,
     pub(crate) end: u32,
 }
@@ -30,7 +30,7 @@ pub(crate) enum Value {
     /// Something that no question is asked of, or that is referred to while it is being made.
     Opaque,
     Int(i64),
-    Word(Word),
+    String(StringId),
     /// A pair of numbers.
     Pool(u32),
     /// A frame of a call stack.
@@ -44,7 +44,7 @@ pub(crate) enum Value {
     Annotation(u32),
     History(u32),
     /// A list of one of these.
-    List(ListOf, Range),
+    List(ListOf, IndexRange),
     /// The `allocator_settings`.
     Settings,
     /// The whole.

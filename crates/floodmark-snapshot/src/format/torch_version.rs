@@ -1,10 +1,10 @@
 //! Which torch wrote a snapshot: it does not say, but each version added keys.
 
-use crate::format::strings::{self, Word};
+use crate::format::known_strings::{self as known, StringId};
 
 /// What was seen that differs between versions.
 #[derive(Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct SeenKeys {
     top: u64,
     settings: Option<u64>,
     segment: Option<u64>,
@@ -18,61 +18,61 @@ pub(crate) struct Facts {
 }
 
 /// Where a key is, and since which minor version of torch 2 it is always present.
-const SINCE: [(KeyOwner, Word, u32); 10] = [
-    (KeyOwner::Segment, strings::SEGMENT_POOL_ID, 1),
-    (KeyOwner::Event, strings::TIME_US, 2),
-    (KeyOwner::Top, strings::ALLOCATOR_SETTINGS, 3),
-    (KeyOwner::Top, strings::EXTERNAL_ANNOTATIONS, 5),
-    (KeyOwner::Event, strings::COMPILE_CONTEXT, 8),
-    (KeyOwner::Settings, strings::STREAM_REUSE, 9),
-    (KeyOwner::Event, strings::USER_METADATA, 10),
-    (KeyOwner::Event, strings::POOL_ID, 12),
-    (KeyOwner::Settings, strings::MAX_CACHED_SIZE, 13),
-    (KeyOwner::Top, strings::HOST_SEGMENTS, 14),
+const SINCE: [(KeyOwner, StringId, u32); 10] = [
+    (KeyOwner::Segment, known::SEGMENT_POOL_ID, 1),
+    (KeyOwner::Event, known::TIME_US, 2),
+    (KeyOwner::SnapshotDict, known::ALLOCATOR_SETTINGS, 3),
+    (KeyOwner::SnapshotDict, known::EXTERNAL_ANNOTATIONS, 5),
+    (KeyOwner::Event, known::COMPILE_CONTEXT, 8),
+    (KeyOwner::Settings, known::STREAM_REUSE, 9),
+    (KeyOwner::Event, known::USER_METADATA, 10),
+    (KeyOwner::Event, known::POOL_ID, 12),
+    (KeyOwner::Settings, known::MAX_CACHED_SIZE, 13),
+    (KeyOwner::SnapshotDict, known::HOST_SEGMENTS, 14),
 ];
 
 /// Keys of events that are present only sometimes: they say "since", never "before".
-const SOMETIMES_SINCE: [(Word, u32); 2] =
-    [(strings::FORWARD_FRAMES, 11), (strings::INTERNAL_METADATA, 15)];
+const SOMETIMES_SINCE: [(StringId, u32); 2] =
+    [(known::FORWARD_FRAMES, 11), (known::INTERNAL_METADATA, 15)];
 
 /// The newest version that we know.
 const NEWEST: u32 = 15;
 
 #[derive(Debug, Clone, Copy)]
 enum KeyOwner {
-    Top,
+    SnapshotDict,
     Settings,
     Segment,
     Event,
 }
 
-impl Facts {
-    pub(crate) fn see_top(&mut self, present: u64) {
+impl SeenKeys {
+    pub(crate) fn add_top(&mut self, present: u64) {
         self.top = present;
     }
 
-    pub(crate) fn see_settings(&mut self, present: u64) {
+    pub(crate) fn add_settings(&mut self, present: u64) {
         self.settings = Some(present);
     }
 
-    pub(crate) fn see_segment(&mut self, present: u64) {
+    pub(crate) fn add_segment(&mut self, present: u64) {
         self.segment = Some(self.segment.unwrap_or(0) | present);
     }
 
     #[inline]
-    pub(crate) fn see_event(&mut self, present: u64) {
+    pub(crate) fn add_event(&mut self, present: u64) {
         let (every, some) = self.events.unwrap_or((u64::MAX, 0));
         self.events = Some((every & present, some | present));
     }
 
     /// Whether events have times.
     pub(crate) fn has_times(&self) -> bool {
-        self.events.is_none_or(|(_, some)| some >> strings::TIME_US & 1 == 1)
+        self.events.is_none_or(|(_, some)| some >> known::TIME_US & 1 == 1)
     }
 
     /// Whether some event has a list of frames.
     pub(crate) fn has_frames(&self) -> bool {
-        self.events.is_some_and(|(_, some)| some >> strings::FRAMES & 1 == 1)
+        self.events.is_some_and(|(_, some)| some >> known::FRAMES & 1 == 1)
     }
 
     /// `2.10 to 2.11`, `2.15 or newer`; empty when nothing shows it.
@@ -81,7 +81,7 @@ impl Facts {
         let mut is_known = false;
         for (owner, key, since) in SINCE {
             let present = match owner {
-                KeyOwner::Top => (self.top != 0).then_some(self.top),
+                KeyOwner::SnapshotDict => (self.top != 0).then_some(self.top),
                 KeyOwner::Settings => self.settings,
                 KeyOwner::Segment => self.segment,
                 KeyOwner::Event => self.events.map(|(_, some)| some),
@@ -116,28 +116,24 @@ impl Facts {
 mod tests {
     use super::*;
 
-    fn keys(keys: &[Word]) -> u64 {
+    fn keys(keys: &[StringId]) -> u64 {
         keys.iter().fold(0, |all, &key| all | 1 << key)
     }
 
     #[test]
     fn keys_tell_the_version() {
-        let mut facts = Facts::default();
-        assert_eq!(facts.torch(), "");
-        facts.see_top(keys(&[strings::SEGMENTS, strings::DEVICE_TRACES]));
-        assert_eq!(facts.torch(), "2.0 to 2.2");
-        facts.see_event(keys(&[strings::ACTION, strings::TIME_US]));
-        assert_eq!(facts.torch(), "2.2");
-        let top = [strings::SEGMENTS, strings::ALLOCATOR_SETTINGS, strings::EXTERNAL_ANNOTATIONS];
-        facts.see_top(keys(&top));
-        assert_eq!(facts.torch(), "2.5 to 2.7");
-        facts.see_event(keys(&[
-            strings::TIME_US,
-            strings::COMPILE_CONTEXT,
-            strings::USER_METADATA,
-        ]));
-        assert_eq!(facts.torch(), "2.10 to 2.11");
-        facts.see_event(keys(&[strings::POOL_ID, strings::INTERNAL_METADATA]));
-        assert_eq!(facts.torch(), "2.15 or newer");
+        let mut seen = SeenKeys::default();
+        assert_eq!(seen.torch(), "");
+        seen.add_top(keys(&[known::SEGMENTS, known::DEVICE_TRACES]));
+        assert_eq!(seen.torch(), "2.0 to 2.2");
+        seen.add_event(keys(&[known::ACTION, known::TIME_US]));
+        assert_eq!(seen.torch(), "2.2");
+        let top = [known::SEGMENTS, known::ALLOCATOR_SETTINGS, known::EXTERNAL_ANNOTATIONS];
+        seen.add_top(keys(&top));
+        assert_eq!(seen.torch(), "2.5 to 2.7");
+        seen.add_event(keys(&[known::TIME_US, known::COMPILE_CONTEXT, known::USER_METADATA]));
+        assert_eq!(seen.torch(), "2.10 to 2.11");
+        seen.add_event(keys(&[known::POOL_ID, known::INTERNAL_METADATA]));
+        assert_eq!(seen.torch(), "2.15 or newer");
     }
 }

@@ -3,8 +3,9 @@
 use floodmark_trace::{Device, EventKind, Micros, Row, TextKind};
 
 use crate::contents::snapshot::Annotation;
-use crate::format::strings::{Word, Words};
-use crate::import::text_rows::Texts;
+use crate::contents::strings::Strings;
+use crate::format::known_strings::StringId;
+use crate::import::text_rows::TextRows;
 
 /// More phases inside each other are not kept apart.
 const MOST_OPEN: usize = 256;
@@ -14,7 +15,7 @@ const MOST_OPEN: usize = 256;
 pub(crate) struct Annotations {
     /// Those to come, the next one last.
     left: Vec<Annotation>,
-    open: Vec<Word>,
+    open: Vec<StringId>,
     /// The innermost open phase, as a text; 0 when none is.
     pub(crate) phase: u32,
 }
@@ -33,8 +34,8 @@ impl Annotations {
     pub(crate) fn next_before(
         &mut self,
         time: Option<u64>,
-        words: &Words,
-        texts: &mut Texts,
+        strings: &Strings,
+        texts: &mut TextRows,
     ) -> Option<(u64, Row)> {
         loop {
             let next = *self.left.last()?;
@@ -48,16 +49,21 @@ impl Annotations {
                 return None;
             }
             self.left.pop();
-            if let Some(row) = self.row(next, words, texts) {
+            if let Some(row) = self.row(next, strings, texts) {
                 return Some((next.time, row));
             }
         }
     }
 
-    fn row(&mut self, annotation: Annotation, words: &Words, texts: &mut Texts) -> Option<Row> {
+    fn row(
+        &mut self,
+        annotation: Annotation,
+        strings: &Strings,
+        texts: &mut TextRows,
+    ) -> Option<Row> {
         let Annotation { name, is_start, .. } = annotation;
         let row = |kind| Row::new(kind, Device::CPU, 0, Micros(0));
-        let text = words.get(name);
+        let text = strings.get(name);
         if text.starts_with("Optimizer.step#") {
             let kind = if is_start { EventKind::OptimizerBegin } else { EventKind::OptimizerEnd };
             return Some(row(kind));
@@ -67,7 +73,7 @@ impl Annotations {
             step.stack = number.parse().unwrap_or(0);
             return (!is_start).then_some(step);
         }
-        let id = texts.word(TextKind::Phase, name, words);
+        let id = texts.word(TextKind::Phase, name, strings);
         let mut phase = row(if is_start { EventKind::PhaseBegin } else { EventKind::PhaseEnd });
         phase.stack = id;
         if is_start && self.open.len() < MOST_OPEN {
@@ -77,7 +83,7 @@ impl Annotations {
             let at = self.open.iter().rposition(|&open| open == name)?;
             self.open.remove(at);
         }
-        self.phase = self.open.last().map_or(0, |&open| texts.word(TextKind::Phase, open, words));
+        self.phase = self.open.last().map_or(0, |&open| texts.word(TextKind::Phase, open, strings));
         Some(phase)
     }
 }

@@ -6,9 +6,9 @@
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::address_ranges::Ranges;
-use crate::contents::snapshot::{Block, Segment, State};
-use crate::contents::trace_entries::{Action, Entry, Reel, Tape};
+use crate::address_ranges::AddressRanges;
+use crate::contents::snapshot::{Block, BlockState, Segment};
+use crate::contents::trace_entries::{Action, EntryCursor, TraceEntries, TraceEntry};
 
 /// Every block is a multiple of this: `kMinBlockSize` of the caching allocator.
 const BLOCK_BYTES: u64 = 512;
@@ -31,7 +31,7 @@ pub(crate) struct InitialBlock {
 
 /// What is known of a stretch of a segment from before.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stretch {
+pub(crate) struct SegmentPart {
     pub(crate) stream: u64,
     pub(crate) pool: Option<u32>,
     pub(crate) stack: u32,
@@ -39,9 +39,9 @@ pub(crate) struct Stretch {
 
 /// The beginning of one device, and how much follows.
 #[derive(Debug)]
-pub(crate) struct Before {
+pub(crate) struct InitialMemory {
     pub(crate) blocks: Vec<InitialBlock>,
-    pub(crate) segments: Ranges<Stretch>,
+    pub(crate) segments: AddressRanges<SegmentPart>,
     pub(crate) allocations: usize,
     /// In the order in which they were met.
     pub(crate) streams: Vec<u64>,
@@ -52,13 +52,13 @@ pub(crate) struct Before {
 
 /// The device as it was at the end.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct AtEnd<'a> {
+pub(crate) struct FinalMemory<'a> {
     /// In the order of their addresses.
     pub(crate) segments: &'a [Segment],
     pub(crate) blocks: &'a [Block],
 }
 
-impl<'a> AtEnd<'a> {
+impl<'a> FinalMemory<'a> {
     /// The segment around an address.
     pub(crate) fn segment_of(&self, addr: u64) -> Option<&'a Segment> {
         let after = self.segments.partition_point(|segment| segment.addr <= addr);
@@ -74,18 +74,22 @@ impl<'a> AtEnd<'a> {
 }
 
 /// Reads the history of a device and finds what was live before it.
-pub(crate) fn look_back(tape: &mut Tape, reel: Option<Reel>, end: AtEnd<'_>) -> Before {
-    let mut before = Before {
+pub(crate) fn find_initial_memory(
+    entries: &mut TraceEntries,
+    cursor: Option<EntryCursor>,
+    end: FinalMemory<'_>,
+) -> InitialMemory {
+    let mut before = InitialMemory {
         blocks: Vec::new(),
-        segments: Ranges::new(),
+        segments: AddressRanges::new(),
         allocations: 0,
         streams: Vec::new(),
         known_streams: HashSet::new(),
         earlier: HashMap::new(),
     };
     let mut seen = Seen::default();
-    if let Some(mut reel) = reel {
-        while let Some(entry) = tape.next(&mut reel, false) {
+    if let Some(mut cursor) = cursor {
+        while let Some(entry) = entries.next(&mut cursor, false) {
             seen.look_at(&entry, &mut before, end);
         }
     }
@@ -93,7 +97,7 @@ pub(crate) fn look_back(tape: &mut Tape, reel: Option<Reel>, end: AtEnd<'_>) -> 
         before.note_stream(segment.stream);
         before.add_survivors(segment, end.blocks_of(segment), &seen);
         let Segment { addr, bytes, stream, pool, stack, .. } = *segment;
-        before.segments.add(addr, bytes, Stretch { stream, pool, stack });
+        before.segments.add(addr, bytes, SegmentPart { stream, pool, stack });
     }
     for entry in seen.segment_events.iter().rev() {
         match entry.action {
@@ -101,8 +105,8 @@ pub(crate) fn look_back(tape: &mut Tape, reel: Option<Reel>, end: AtEnd<'_>) -> 
                 before.segments.remove(entry.addr, entry.size);
             }
             Action::SegmentFree | Action::SegmentUnmap => {
-                let (stream, pool) = (entry.around.stream, entry.around.pool.checked_sub(1));
-                before.segments.add(entry.addr, entry.size, Stretch { stream, pool, stack: 0 });
+                let (stream, pool) = (entry.repeated.stream, entry.repeated.pool.checked_sub(1));
+                before.segments.add(entry.addr, entry.size, SegmentPart { stream, pool, stack: 0 });
             }
             // Not events of segments.
             Action::Alloc
@@ -127,12 +131,12 @@ pub(crate) fn look_back(tape: &mut Tape, reel: Option<Reel>, end: AtEnd<'_>) -> 
 struct Seen {
     live: HashMap<u64, ()>,
     freed_first: HashSet<u64>,
-    segment_events: Vec<Entry>,
+    segment_events: Vec<TraceEntry>,
 }
 
 impl Seen {
-    fn look_at(&mut self, entry: &Entry, before: &mut Before, end: AtEnd<'_>) {
-        before.note_stream(entry.around.stream);
+    fn look_at(&mut self, entry: &TraceEntry, before: &mut InitialMemory, end: FinalMemory<'_>) {
+        before.note_stream(entry.repeated.stream);
         match entry.action {
             Action::Alloc => {
                 self.live.insert(entry.addr, ());
@@ -145,9 +149,9 @@ impl Seen {
                         addr: entry.addr,
                         bytes: rounded(entry.size),
                         requested: entry.size,
-                        stream: entry.around.stream,
+                        stream: entry.repeated.stream,
                         pool: entry
-                            .around
+                            .repeated
                             .pool
                             .checked_sub(1)
                             .or_else(|| around.and_then(|segment| segment.pool)),
@@ -170,7 +174,7 @@ impl Seen {
     }
 }
 
-impl Before {
+impl InitialMemory {
     fn note_stream(&mut self, stream: u64) {
         if self.streams.first() != Some(&stream) && self.known_streams.insert(stream) {
             self.streams.push(stream);
@@ -180,7 +184,7 @@ impl Before {
     /// Blocks that are live at the end and were not allocated in the history.
     fn add_survivors(&mut self, segment: &Segment, blocks: &[Block], seen: &Seen) {
         for block in blocks {
-            let is_news = block.state == State::Allocated
+            let is_news = block.state == BlockState::Allocated
                 && !seen.live.contains_key(&block.addr)
                 && !seen.freed_first.contains(&block.addr);
             if is_news {

@@ -1,4 +1,4 @@
-//! From the parts of a snapshot to a trace.
+//! From the contents of a snapshot to a trace.
 
 mod annotations;
 mod initial_blocks;
@@ -14,28 +14,30 @@ use floodmark_trace::{
 };
 use hashbrown::HashMap;
 
-use crate::contents::snapshot::{Annotation, Block, Parts, Segment, State};
-use crate::contents::trace_entries::{Action, Entry, Reel, Tape};
-use crate::contents::value::{ListOf, Range, Value};
+use crate::contents::snapshot::{Annotation, Block, BlockState, Segment, SnapshotContents};
+use crate::contents::strings::Strings;
+use crate::contents::trace_entries::{Action, EntryCursor, TraceEntries, TraceEntry};
+use crate::contents::value::{IndexRange, ListOf, Value};
 use crate::error::SnapshotError;
-use crate::format::strings::{self, Words};
+use crate::format::known_strings::{self as known};
 use crate::import::annotations::Annotations;
-use crate::import::initial_blocks::{AtEnd, Before, look_back, rounded};
+use crate::import::initial_blocks::{FinalMemory, InitialMemory, find_initial_memory, rounded};
 use crate::import::stack_rows::derive;
-use crate::import::text_rows::Texts;
+use crate::import::text_rows::TextRows;
 
 /// Builds a trace from the contents of a pickle.
-pub(crate) fn import(value: Value, mut parts: Parts) -> Result<Trace, SnapshotError> {
+pub(crate) fn import(value: Value, mut contents: SnapshotContents) -> Result<Trace, SnapshotError> {
     let (segments, traces) = match value {
         Value::Snapshot => {
-            let traces = parts.top.traces.and_then(|at| parts.traces.get(at as usize)).cloned();
-            (parts.top.segments, traces.unwrap_or_default())
+            let traces =
+                contents.snapshot.traces.and_then(|at| contents.traces.get(at as usize)).cloned();
+            (contents.snapshot.segments, traces.unwrap_or_default())
         }
         Value::List(ListOf::Segments, range) => (Some(range), Vec::new()),
         Value::Stack(0) => return Err(SnapshotError::NotASnapshot { found: "an empty list" }),
         Value::Opaque
         | Value::Int(_)
-        | Value::Word(_)
+        | Value::String(_)
         | Value::Pool(_)
         | Value::Frame(_)
         | Value::Stack(_)
@@ -51,37 +53,37 @@ pub(crate) fn import(value: Value, mut parts: Parts) -> Result<Trace, SnapshotEr
             return Err(SnapshotError::NotASnapshot { found: "something else" });
         }
     };
-    let losses = losses(value, segments, &parts);
-    let mut devices = devices(&mut parts, segments.unwrap_or_default(), &traces);
-    let derived = derive(&parts.tree, &parts.words);
-    let mut texts = Texts::default();
+    let losses = losses(value, segments, &contents);
+    let mut devices = devices(&mut contents, segments.unwrap_or_default(), &traces);
+    let derived = derive(&contents.call_tree, &contents.strings);
+    let mut texts = TextRows::default();
     for device in &devices {
-        device.before.streams.iter().for_each(|&stream| texts.add_stream(stream));
+        device.initial.streams.iter().for_each(|&stream| texts.add_stream(stream));
     }
-    texts.add_pools(&parts.pools);
-    let mut builder = TraceBuilder::new(header(&parts));
-    let annotations = annotations(&parts);
+    texts.add_pools(&contents.pools);
+    let mut builder = TraceBuilder::new(header(&contents));
+    let annotations = annotations(&contents);
     let sum = |count: fn(&DeviceHistory) -> usize| devices.iter().map(count).sum::<usize>();
-    let from_before = sum(|device| device.before.blocks.len() + device.before.segments.len() + 1);
-    let allocations = sum(|device| device.before.allocations + device.before.blocks.len());
-    builder.reserve(parts.tape.len() + annotations.len() + from_before, allocations);
+    let from_before = sum(|device| device.initial.blocks.len() + device.initial.segments.len() + 1);
+    let allocations = sum(|device| device.initial.allocations + device.initial.blocks.len());
+    builder.reserve(contents.entries.len() + annotations.len() + from_before, allocations);
     builder.define(derived.batch);
     // What follows needs no frames any more.
-    let Parts { words, tape, tree, blocks, facts, .. } = parts;
-    let has_frames = tree.nodes.len() > 1;
-    drop(tree);
-    let mut import = Import {
+    let SnapshotContents { strings, entries, call_tree, blocks, seen_keys, .. } = contents;
+    let has_frames = call_tree.nodes.len() > 1;
+    drop(call_tree);
+    let mut import = TraceImport {
         builder,
         texts,
-        words: &words,
+        strings: &strings,
         is_backward: derived.is_backward,
         has_frames,
         annotations: Annotations::new(&annotations),
         labels: Vec::new(),
-        clock: Clock { first: facts.first_time, has_times: facts.has_times(), now: 0 },
+        clock: Clock { first: seen_keys.first_time, has_times: seen_keys.has_times(), now: 0 },
     };
     import.add_initial_blocks(&mut devices);
-    import.add_history(tape, &mut devices);
+    import.add_history(entries, &mut devices);
     Ok(import.finish(&devices, &blocks, losses))
 }
 
@@ -92,32 +94,40 @@ struct DeviceHistory {
     /// In the order of their addresses.
     segments: Vec<Segment>,
     has_pools: bool,
-    reel: Option<Reel>,
-    before: Before,
-    next: Option<Entry>,
+    cursor: Option<EntryCursor>,
+    initial: InitialMemory,
+    next: Option<TraceEntry>,
     live: HashMap<u64, AllocationId>,
     pending: HashMap<u64, AllocationId>,
     reserved: u64,
 }
 
-fn devices(parts: &mut Parts, segments: Range, traces: &[Range]) -> Vec<DeviceHistory> {
-    let mut by_device: BTreeMap<i8, (Vec<Segment>, Range)> = BTreeMap::new();
-    for segment in slice(&parts.segments, segments) {
+fn devices(
+    contents: &mut SnapshotContents,
+    segments: IndexRange,
+    traces: &[IndexRange],
+) -> Vec<DeviceHistory> {
+    let mut by_device: BTreeMap<i8, (Vec<Segment>, IndexRange)> = BTreeMap::new();
+    for segment in slice(&contents.segments, segments) {
         by_device.entry(segment.device).or_default().0.push(*segment);
     }
     for (device, &events) in (0..=i8::MAX).zip(traces) {
-        if events != Range::default() {
+        if events != IndexRange::default() {
             by_device.entry(device).or_default().1 = events;
         }
     }
-    let (tape, blocks) = (&mut parts.tape, &parts.blocks);
-    let default_pool = parts.pools.iter().position(|&pool| pool == (0, 0));
+    let (entries, blocks) = (&mut contents.entries, &contents.blocks);
+    let default_pool = contents.pools.iter().position(|&pool| pool == (0, 0));
     by_device
         .into_iter()
         .map(|(device, (mut segments, events))| {
             segments.sort_by_key(|segment| segment.addr);
-            let reel = tape.reel(events.first..events.end);
-            let before = look_back(tape, reel.clone(), AtEnd { segments: &segments, blocks });
+            let cursor = entries.cursor(events.first..events.end);
+            let initial = find_initial_memory(
+                entries,
+                cursor.clone(),
+                FinalMemory { segments: &segments, blocks },
+            );
             let is_other = |segment: &Segment| {
                 segment.pool.is_some_and(|pool| Some(pool as usize) != default_pool)
             };
@@ -125,8 +135,8 @@ fn devices(parts: &mut Parts, segments: Range, traces: &[Range]) -> Vec<DeviceHi
                 device: Device::cuda(device),
                 has_pools: segments.iter().any(is_other),
                 segments,
-                reel,
-                before,
+                cursor,
+                initial,
                 next: None,
                 live: HashMap::new(),
                 pending: HashMap::new(),
@@ -136,24 +146,24 @@ fn devices(parts: &mut Parts, segments: Range, traces: &[Range]) -> Vec<DeviceHi
         .collect()
 }
 
-fn slice<T>(all: &[T], range: Range) -> &[T] {
+fn slice<T>(all: &[T], range: IndexRange) -> &[T] {
     all.get(range.first as usize..range.end as usize).unwrap_or_default()
 }
 
-fn annotations(parts: &Parts) -> Vec<Annotation> {
-    slice(&parts.annotations, parts.top.annotations).to_vec()
+fn annotations(contents: &SnapshotContents) -> Vec<Annotation> {
+    slice(&contents.annotations, contents.snapshot.annotations).to_vec()
 }
 
-fn header(parts: &Parts) -> Header {
+fn header(contents: &SnapshotContents) -> Header {
     let mut recorded = vec!["segments".to_owned()];
-    if parts.tree.nodes.len() > 1 {
+    if contents.call_tree.nodes.len() > 1 {
         recorded.insert(0, "stacks".to_owned());
     }
     Header {
-        started_unix_micros: parts.facts.first_time,
-        torch: parts.facts.torch(),
+        started_unix_micros: contents.seen_keys.first_time,
+        torch: contents.seen_keys.torch(),
         allocator_backend: "native".to_owned(),
-        allocator_conf: parts.words.get(parts.allocator_conf).to_owned(),
+        allocator_conf: contents.strings.get(contents.allocator_conf).to_owned(),
         recorded,
         has_initial_blocks: true,
         ..Header::default()
@@ -161,9 +171,9 @@ fn header(parts: &Parts) -> Header {
 }
 
 /// What a snapshot does not have, one sentence each.
-fn losses(value: Value, segments: Option<Range>, parts: &Parts) -> Vec<Loss> {
-    let facts = &parts.facts;
-    let has_history = parts.tape.len() > 0;
+fn losses(value: Value, segments: Option<IndexRange>, contents: &SnapshotContents) -> Vec<Loss> {
+    let seen_keys = &contents.seen_keys;
+    let has_history = contents.entries.len() > 0;
     let mut losses = Vec::new();
     let mut say_as = |loss: fn(String) -> Loss, is_so: bool, what: &str| {
         if is_so {
@@ -179,30 +189,30 @@ fn losses(value: Value, segments: Option<Range>, parts: &Parts) -> Vec<Loss> {
     );
     say(
         segments.is_none(),
-        "the snapshot has no segments: what was live before its history is unknown",
+        "the snapshot has no segments: what was live initial its history is unknown",
     );
     say(
-        has_history && !facts.has_frames(),
+        has_history && !seen_keys.has_frames(),
         "the snapshot has no stacks: `_record_memory_history(context=\"all\")` records them",
     );
     say_as(
         Loss::Derived,
-        facts.has_frames(),
+        seen_keys.has_frames(),
         "categories, modules, phases and backward are derived from stack frames: a snapshot does not record them",
     );
     let mut say = |is_so: bool, what: &str| say_as(Loss::NotRecorded, is_so, what);
     say(
-        has_history && !facts.has_times(),
+        has_history && !seen_keys.has_times(),
         "the snapshot has no times, which torch writes since 2.2: one microsecond stands for one event",
     );
-    say(parts.top.has_host_memory, "the pinned host memory of the snapshot is left out");
-    if facts.unknown_actions > 0 {
-        let what = format!("{} events are of kinds that are not known", facts.unknown_actions);
+    say(contents.snapshot.has_host_memory, "the pinned host memory of the snapshot is left out");
+    if seen_keys.unknown_actions > 0 {
+        let what = format!("{} events are of kinds that are not known", seen_keys.unknown_actions);
         losses.push(Loss::NotRecorded(what));
     }
-    if parts.out_of_place > 0 {
+    if contents.out_of_place > 0 {
         let what =
-            format!("{} values of the pickle are not where torch puts them", parts.out_of_place);
+            format!("{} values of the pickle are not where torch puts them", contents.out_of_place);
         losses.push(Loss::NotRecorded(what));
     }
     losses
@@ -228,10 +238,10 @@ impl Clock {
 }
 
 /// A trace that is being made.
-struct Import<'a> {
+struct TraceImport<'a> {
     builder: TraceBuilder,
-    texts: Texts,
-    words: &'a Words,
+    texts: TextRows,
+    strings: &'a Strings,
     /// Per stack: whether it ran in the backward pass.
     is_backward: Vec<bool>,
     /// Whether some stack has frames: without, an empty one says nothing.
@@ -241,10 +251,10 @@ struct Import<'a> {
     clock: Clock,
 }
 
-impl Import<'_> {
+impl TraceImport<'_> {
     fn add_initial_blocks(&mut self, devices: &mut [DeviceHistory]) {
         for history in devices.iter_mut() {
-            for (addr, bytes, segment) in history.before.segments.iter() {
+            for (addr, bytes, segment) in history.initial.segments.iter() {
                 let mut row = Row::new(EventKind::InitialSegment, history.device, 0, Micros(0));
                 (row.addr, row.bytes, row.stack) = (addr, bytes, segment.stack);
                 row.stream = self.texts.stream(segment.stream);
@@ -255,7 +265,7 @@ impl Import<'_> {
             if history.reserved > 0 {
                 self.add_reserved(history, Micros(0));
             }
-            for block in std::mem::take(&mut history.before.blocks) {
+            for block in std::mem::take(&mut history.initial.blocks) {
                 let mut row = Row::new(EventKind::InitialBlock, history.device, 0, Micros(0));
                 (row.addr, row.bytes, row.stack) = (block.addr, block.bytes, block.stack);
                 row.slack = block.bytes.saturating_sub(block.requested);
@@ -275,9 +285,9 @@ impl Import<'_> {
     }
 
     /// Devices and annotations are added in the order of their times.
-    fn add_history(&mut self, mut tape: Tape, devices: &mut [DeviceHistory]) {
+    fn add_history(&mut self, mut entries: TraceEntries, devices: &mut [DeviceHistory]) {
         for history in devices.iter_mut() {
-            history.advance(&mut tape);
+            history.advance(&mut entries);
         }
         loop {
             let next = devices
@@ -286,21 +296,21 @@ impl Import<'_> {
                 .min_by_key(|&(time, _)| time);
             let due = next.as_ref().map(|&(time, _)| time);
             while let Some((time, mut row)) =
-                self.annotations.next_before(due, self.words, &mut self.texts)
+                self.annotations.next_before(due, self.strings, &mut self.texts)
             {
                 row.time = self.clock.time_of(time);
                 self.builder.push(&row);
             }
             let Some((_, history)) = next else { return };
-            let Some(entry) = history.advance(&mut tape) else { return };
+            let Some(entry) = history.advance(&mut entries) else { return };
             self.add_entry(history, &entry);
         }
     }
 
-    fn add_entry(&mut self, history: &mut DeviceHistory, entry: &Entry) {
+    fn add_entry(&mut self, history: &mut DeviceHistory, entry: &TraceEntry) {
         let time = self.clock.time_of(entry.time);
         let mut row = Row::new(EventKind::Alloc, history.device, 0, time);
-        row.stream = self.texts.stream(entry.around.stream);
+        row.stream = self.texts.stream(entry.repeated.stream);
         row.stack = entry.stack.saturating_sub(1);
         row.flags = if self.is_backward(entry.stack) { FLAG_BACKWARD } else { 0 };
         match entry.action {
@@ -335,16 +345,17 @@ impl Import<'_> {
         }
     }
 
-    fn add_alloc(&mut self, history: &mut DeviceHistory, entry: &Entry, mut row: Row) {
+    fn add_alloc(&mut self, history: &mut DeviceHistory, entry: &TraceEntry, mut row: Row) {
         (row.addr, row.bytes) = (entry.addr, rounded(entry.size));
         row.slack = row.bytes - entry.size;
         row.pool = self.texts.pool(history.pool_of(entry));
         row.phase = self.annotations.phase;
-        if row.phase == 0 && entry.around.user != strings::EMPTY {
-            row.phase = self.texts.word(TextKind::Phase, entry.around.user, self.words);
+        if row.phase == 0 && entry.repeated.user_metadata != known::EMPTY {
+            row.phase =
+                self.texts.word(TextKind::Phase, entry.repeated.user_metadata, self.strings);
         }
-        if !matches!(entry.around.compile, strings::EMPTY | strings::NOT_COMPILED) {
-            row.op = self.texts.word(TextKind::Op, entry.around.compile, self.words);
+        if !matches!(entry.repeated.compile_context, known::EMPTY | known::NOT_COMPILED) {
+            row.op = self.texts.word(TextKind::Op, entry.repeated.compile_context, self.strings);
         }
         if let Some(stale) = history.live.remove(&entry.addr) {
             // The address is allocated again, so it had been freed without an event.
@@ -357,7 +368,7 @@ impl Import<'_> {
         }
     }
 
-    fn add_free(&mut self, history: &mut DeviceHistory, entry: &Entry, mut row: Row) {
+    fn add_free(&mut self, history: &mut DeviceHistory, entry: &TraceEntry, mut row: Row) {
         (row.stack, row.flags) = (0, if entry.is_completed { 0 } else { FLAG_DEFERRED });
         if let Some(allocation) = history.live.remove(&entry.addr) {
             (row.kind, row.allocation) = (EventKind::Free, allocation);
@@ -371,7 +382,7 @@ impl Import<'_> {
         self.builder.push(&row);
     }
 
-    fn add_segment(&mut self, history: &mut DeviceHistory, entry: &Entry, mut row: Row) {
+    fn add_segment(&mut self, history: &mut DeviceHistory, entry: &TraceEntry, mut row: Row) {
         let reserved = history.reserved;
         (row.kind, history.reserved) = match entry.action {
             Action::SegmentAlloc => (EventKind::SegmentAlloc, reserved.saturating_add(entry.size)),
@@ -395,16 +406,16 @@ impl Import<'_> {
     }
 
     /// `torch.cuda.memory._annotate_tensor`: a name for what is in a block.
-    fn add_label(&mut self, history: &DeviceHistory, entry: &Entry, mut row: Row) {
+    fn add_label(&mut self, history: &DeviceHistory, entry: &TraceEntry, mut row: Row) {
         let Some(&allocation) = history.live.get(&entry.addr) else { return };
-        if entry.around.user == strings::EMPTY {
+        if entry.repeated.user_metadata == known::EMPTY {
             return;
         }
         let id = u32::try_from(self.labels.len() + 1).unwrap_or(0);
         self.labels.push(LabelRow {
             id,
             category: Category::Unknown,
-            name: self.words.get(entry.around.user).to_owned(),
+            name: self.strings.get(entry.repeated.user_metadata).to_owned(),
             shape: String::new(),
             dtype: String::new(),
         });
@@ -419,12 +430,12 @@ impl Import<'_> {
         let totals = devices.iter().map(|history| history.total(blocks)).collect();
         let ending = Ending { reason: String::new(), at_micros: self.clock.now };
         for history in devices {
-            let end = AtEnd { segments: &history.segments, blocks };
+            let end = FinalMemory { segments: &history.segments, blocks };
             for block in history.segments.iter().flat_map(|segment| end.blocks_of(segment)) {
                 let owner = match block.state {
-                    State::Allocated => history.live.get(&block.addr),
-                    State::PendingFree => history.pending.get(&block.addr),
-                    State::Inactive => None,
+                    BlockState::Allocated => history.live.get(&block.addr),
+                    BlockState::PendingFree => history.pending.get(&block.addr),
+                    BlockState::Inactive => None,
                 };
                 if let Some(&owner) = owner {
                     self.builder.set_block_bytes(owner, Bytes(block.size));
@@ -437,44 +448,44 @@ impl Import<'_> {
 
 impl DeviceHistory {
     /// Takes the next event, and reads the one after it.
-    fn advance(&mut self, tape: &mut Tape) -> Option<Entry> {
-        let next = self.reel.as_mut().and_then(|reel| tape.next(reel, true));
+    fn advance(&mut self, entries: &mut TraceEntries) -> Option<TraceEntry> {
+        let next = self.cursor.as_mut().and_then(|cursor| entries.next(cursor, true));
         std::mem::replace(&mut self.next, next)
     }
 
-    /// The pool of an event. Before torch 2.12 only the segments at the end have it; those that lay at the
+    /// The pool of an event. InitialMemory torch 2.12 only the segments at the end have it; those that lay at the
     /// same addresses earlier may have belonged to another.
-    fn pool_of(&self, entry: &Entry) -> Option<u32> {
-        entry.around.pool.checked_sub(1).or_else(|| {
+    fn pool_of(&self, entry: &TraceEntry) -> Option<u32> {
+        entry.repeated.pool.checked_sub(1).or_else(|| {
             if !self.has_pools {
                 return None;
             }
             let segment = self.segment_of(entry)?;
-            let is_it = !self.before.earlier.contains_key(&segment.addr);
+            let is_it = !self.initial.earlier.contains_key(&segment.addr);
             segment.pool.filter(|_| is_it)
         })
     }
 
     /// The segment at the end that has the address of an event.
-    fn segment_of(&self, entry: &Entry) -> Option<&Segment> {
-        AtEnd { segments: &self.segments, blocks: &[] }.segment_of(entry.addr)
+    fn segment_of(&self, entry: &TraceEntry) -> Option<&Segment> {
+        FinalMemory { segments: &self.segments, blocks: &[] }.segment_of(entry.addr)
     }
 
     /// A segment went back: the next one at its addresses may be the last.
-    fn note_given_back(&mut self, entry: &Entry) {
+    fn note_given_back(&mut self, entry: &TraceEntry) {
         let Some(addr) = self.segment_of(entry).map(|segment| segment.addr) else { return };
-        if let Some(left) = self.before.earlier.get_mut(&addr) {
+        if let Some(left) = self.initial.earlier.get_mut(&addr) {
             *left -= 1;
             if *left == 0 {
-                self.before.earlier.remove(&addr);
+                self.initial.earlier.remove(&addr);
             }
         }
     }
 
     fn total(&self, blocks: &[Block]) -> Total {
-        let end = AtEnd { segments: &self.segments, blocks };
+        let end = FinalMemory { segments: &self.segments, blocks };
         let all = self.segments.iter().flat_map(|segment| end.blocks_of(segment));
-        let allocated = all.filter(|block| block.state == State::Allocated);
+        let allocated = all.filter(|block| block.state == BlockState::Allocated);
         Total {
             device: self.device,
             allocated: allocated.map(|block| Bytes(block.size)).sum(),

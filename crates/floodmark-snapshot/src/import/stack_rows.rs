@@ -10,8 +10,9 @@
 use floodmark_trace::{Batch, CodeRow, ModuleRow, StackRow, is_python_library, stack_flags};
 use hashbrown::HashMap;
 
-use crate::contents::call_tree::{Frame, Tree};
-use crate::format::strings::{Word, Words};
+use crate::contents::call_tree::{CallTree, Frame};
+use crate::contents::strings::Strings;
+use crate::format::known_strings::StringId;
 
 /// A deeper module goes by the name of the one around it.
 const MOST_MODULES_DEEP: u32 = 48;
@@ -48,7 +49,7 @@ struct Module {
 #[derive(Debug, Default)]
 struct Modules {
     all: Vec<Module>,
-    known: HashMap<(u32, Word, Word, u32, u32), u32>,
+    known: HashMap<(u32, StringId, StringId, u32, u32), u32>,
     rows: Vec<ModuleRow>,
 }
 
@@ -65,9 +66,10 @@ struct Known {
 }
 
 /// Makes rows of all stacks.
-pub(crate) fn derive(tree: &Tree, words: &Words) -> Derived {
+pub(crate) fn derive(tree: &CallTree, strings: &Strings) -> Derived {
     let mut codes = Codes::default();
-    let traits: Vec<Trait> = tree.frames.iter().map(|frame| codes.look_at(frame, words)).collect();
+    let traits: Vec<Trait> =
+        tree.frames.iter().map(|frame| codes.look_at(frame, strings)).collect();
     let mut modules = Modules { all: vec![Module::default()], ..Modules::default() };
     let mut stacks: Vec<StackRow> = Vec::with_capacity(tree.nodes.len());
     // Callers come before whom they call.
@@ -77,7 +79,7 @@ pub(crate) fn derive(tree: &Tree, words: &Words) -> Derived {
         let above = known[node.parent as usize];
         let (frame, own) = (tree.frames[node.frame as usize], traits[node.frame as usize]);
         let module = if above.awaits_forward && own.is_forward {
-            modules.enter(above.module, &frame, above.caller, words)
+            modules.enter(above.module, &frame, above.caller, strings)
         } else {
             0
         };
@@ -110,7 +112,7 @@ impl Modules {
         around: u32,
         forward: &Frame,
         (code, line): (u32, u32),
-        words: &Words,
+        strings: &Strings,
     ) -> u32 {
         let key = (around, forward.file, forward.name, code, line);
         if let Some(&known) = self.known.get(&key) {
@@ -121,7 +123,7 @@ impl Modules {
         if outer.depth >= MOST_MODULES_DEEP || id > MOST_MODULES {
             return 0;
         }
-        let (file, function) = (words.get(forward.file), words.get(forward.name));
+        let (file, function) = (strings.get(forward.file), strings.get(forward.name));
         let class = class_of(function).unwrap_or_else(|| stem(file)).to_owned();
         let (root, name) = match (around, outer.name.is_empty()) {
             (0, _) => (id, String::new()),
@@ -138,12 +140,12 @@ impl Modules {
 #[derive(Debug, Default)]
 struct Codes {
     rows: Vec<CodeRow>,
-    known: HashMap<(Word, Word), u32>,
+    known: HashMap<(StringId, StringId), u32>,
 }
 
 impl Codes {
-    fn look_at(&mut self, frame: &Frame, words: &Words) -> Trait {
-        let (file, name) = (words.get(frame.file), words.get(frame.name));
+    fn look_at(&mut self, frame: &Frame, strings: &Strings) -> Trait {
+        let (file, name) = (strings.get(frame.file), strings.get(frame.name));
         let next = u32::try_from(self.rows.len() + 1).unwrap_or(0);
         let code = *self.known.entry((frame.file, frame.name)).or_insert_with(|| {
             let (file, name) = (file.to_owned(), name.to_owned());

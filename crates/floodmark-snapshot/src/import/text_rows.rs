@@ -3,19 +3,20 @@
 use floodmark_trace::{TextKind, TextRow};
 use hashbrown::HashMap;
 
-use crate::format::strings::{Word, Words};
+use crate::contents::strings::Strings;
+use crate::format::known_strings::StringId;
 
-/// Texts of a trace that is being made.
+/// TextRows of a trace that is being made.
 #[derive(Debug, Default)]
-pub(crate) struct Texts {
+pub(crate) struct TextRows {
     pub(crate) rows: Vec<TextRow>,
     streams: HashMap<u64, u16>,
     pools: HashMap<u32, u16>,
-    words: HashMap<(TextKind, Word), u32>,
+    strings: HashMap<(TextKind, StringId), u32>,
     last_stream: Option<(u64, u16)>,
 }
 
-impl Texts {
+impl TextRows {
     fn add(&mut self, kind: TextKind, text: String) -> u32 {
         let id = u32::try_from(self.rows.len() + 1).unwrap_or(0);
         self.rows.push(TextRow { id, kind, text });
@@ -56,12 +57,12 @@ impl Texts {
     }
 
     /// The number of a text that is a word of the file.
-    pub(crate) fn word(&mut self, kind: TextKind, word: Word, words: &Words) -> u32 {
-        if let Some(&id) = self.words.get(&(kind, word)) {
+    pub(crate) fn word(&mut self, kind: TextKind, word: StringId, strings: &Strings) -> u32 {
+        if let Some(&id) = self.strings.get(&(kind, word)) {
             return id;
         }
-        let id = self.add(kind, words.get(word).to_owned());
-        self.words.insert((kind, word), id);
+        let id = self.add(kind, strings.get(word).to_owned());
+        self.strings.insert((kind, word), id);
         id
     }
 }

@@ -7,7 +7,7 @@ use std::io::Read;
 use crate::error::SnapshotError;
 
 /// Bytes, one after the other.
-pub(crate) trait Source {
+pub(crate) trait PickleInput {
     /// How many bytes were taken.
     fn offset(&self) -> u64;
 
@@ -40,12 +40,12 @@ pub(crate) trait Source {
 
 /// Bytes that are in memory as a whole.
 #[derive(Debug)]
-pub(crate) struct Slice<'a> {
+pub(crate) struct SliceInput<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Slice<'a> {
+impl<'a> SliceInput<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
@@ -55,7 +55,7 @@ impl<'a> Slice<'a> {
     }
 }
 
-impl Source for Slice<'_> {
+impl PickleInput for SliceInput<'_> {
     fn offset(&self) -> u64 {
         self.at as u64
     }
@@ -104,7 +104,7 @@ impl Source for Slice<'_> {
 const STEP_BYTES: usize = 1 << 17;
 
 /// The bytes of a reader.
-pub(crate) struct Stream<R> {
+pub(crate) struct ReaderInput<R> {
     reader: R,
     /// Bytes from `at` to `end` have been read and not yet been used.
     buffer: Vec<u8>,
@@ -116,7 +116,7 @@ pub(crate) struct Stream<R> {
     limit: u64,
 }
 
-impl<R: Read> Stream<R> {
+impl<R: Read> ReaderInput<R> {
     /// Reads at most `limit` bytes.
     pub(crate) fn new(reader: R, limit: u64) -> Self {
         Self { reader, buffer: vec![0; 2 * STEP_BYTES], at: 0, end: 0, gone: 0, limit }
@@ -161,7 +161,7 @@ impl<R: Read> Stream<R> {
     }
 }
 
-impl<R: Read> Source for Stream<R> {
+impl<R: Read> PickleInput for ReaderInput<R> {
     fn offset(&self) -> u64 {
         self.gone + self.at as u64
     }

@@ -2,10 +2,10 @@
 
 use crate::contents::value::Value;
 use crate::error::SnapshotError;
-use crate::pickle::input::Source;
-use crate::unpickler::Machine;
+use crate::pickle::input::PickleInput;
+use crate::unpickler::Unpickler;
 
-impl<S: Source> Machine<S> {
+impl<S: PickleInput> Unpickler<S> {
     pub(crate) fn tuple(&mut self, length: usize) -> Result<(), SnapshotError> {
         let mut last_two = [Value::Opaque; 2];
         for at in 0..length {
@@ -16,7 +16,7 @@ impl<S: Source> Machine<S> {
         }
         let value = match (length, last_two) {
             (0, _) => Value::Stack(0),
-            (2, [Value::Int(second), Value::Int(first)]) => self.parts.pool((first, second)),
+            (2, [Value::Int(second), Value::Int(first)]) => self.contents.add_pool((first, second)),
             _ => Value::Opaque,
         };
         self.push(value)
@@ -42,7 +42,7 @@ impl<S: Source> Machine<S> {
     fn close_above(&mut self, base: usize) {
         for value in self.stack.iter_mut().skip(base) {
             if let Value::OpenDict(_) | Value::OpenList(_) = value {
-                self.open.close(value, &mut self.parts, &mut self.memo);
+                self.open.close(value, &mut self.contents, &mut self.memo);
             }
         }
     }
@@ -50,7 +50,7 @@ impl<S: Source> Machine<S> {
     #[inline]
     fn append_above(&mut self, base: usize, target: Value) -> Result<(), SnapshotError> {
         if let Value::OpenList(list) = target {
-            self.open.append_all(list, &self.stack[base..], &mut self.parts);
+            self.open.append_all(list, &self.stack[base..], &mut self.contents);
         } else if !target.is_opaque() {
             // An opaque target is the same list, met again while it is being made: nothing that torch writes.
             return Err(self.bad_argument());
@@ -61,7 +61,7 @@ impl<S: Source> Machine<S> {
 
     fn append(&mut self, target: Value, value: Value) -> Result<(), SnapshotError> {
         if let Value::OpenList(list) = target {
-            self.open.append_all(list, &[value], &mut self.parts);
+            self.open.append_all(list, &[value], &mut self.contents);
         } else if !target.is_opaque() {
             return Err(self.bad_argument());
         }
@@ -91,7 +91,7 @@ impl<S: Source> Machine<S> {
         let target = target.ok_or_else(|| self.underflow())?;
         self.set_above(base, target)?;
         if let Some(whole) = self.stack.last_mut() {
-            self.open.close(whole, &mut self.parts, &mut self.memo);
+            self.open.close(whole, &mut self.contents, &mut self.memo);
         }
         Ok(())
     }

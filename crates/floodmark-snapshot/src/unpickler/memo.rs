@@ -53,7 +53,7 @@ impl Memo {
 #[inline]
 fn pack(value: Value) -> u32 {
     let (kind, number) = match value {
-        Value::Word(word) => (WORD, word),
+        Value::String(word) => (WORD, word),
         Value::Frame(frame) => (FRAME, frame),
         Value::Stack(stack) => (STACK, stack),
         Value::Pool(pool) => (POOL, pool),
@@ -77,7 +77,7 @@ fn pack(value: Value) -> u32 {
 fn unpack(packed: u32) -> Value {
     let number = packed >> KIND_BITS;
     match packed & ((1 << KIND_BITS) - 1) {
-        WORD => Value::Word(number),
+        WORD => Value::String(number),
         FRAME => Value::Frame(number),
         STACK => Value::Stack(number),
         POOL => Value::Pool(number),

@@ -9,13 +9,13 @@ mod fast_path;
 mod memo;
 mod open_containers;
 
-use crate::contents::snapshot::Parts;
+use crate::contents::snapshot::SnapshotContents;
 use crate::contents::value::Value;
 use crate::error::SnapshotError;
-use crate::pickle::input::Source;
+use crate::pickle::input::PickleInput;
 use crate::pickle::opcode::{self as op, name};
 use crate::unpickler::memo::Memo;
-use crate::unpickler::open_containers::Open;
+use crate::unpickler::open_containers::OpenContainers;
 
 /// More values than this at once are in no snapshot: the C++ pickler lists all events of a device.
 const MOST_VALUES: usize = 1 << 24;
@@ -24,42 +24,42 @@ const MOST_MARKS: usize = 1 << 12;
 const NEWEST_PROTOCOL: u8 = 5;
 
 /// Runs one pickle.
-pub(crate) struct Machine<S> {
-    pub(crate) source: S,
+pub(crate) struct Unpickler<S> {
+    pub(crate) input: S,
     pub(crate) stack: Vec<Value>,
     /// Heights of the stack.
     marks: Vec<usize>,
     pub(crate) memo: Memo,
-    pub(crate) open: Open,
-    pub(crate) parts: Parts,
+    pub(crate) open: OpenContainers,
+    pub(crate) contents: SnapshotContents,
     /// The opcode that runs, and where it is.
     opcode: u8,
     offset: u64,
 }
 
-impl<S: Source> Machine<S> {
-    pub(crate) fn new(source: S) -> Self {
+impl<S: PickleInput> Unpickler<S> {
+    pub(crate) fn new(input: S) -> Self {
         Self {
-            source,
+            input,
             stack: Vec::new(),
             marks: Vec::new(),
             memo: Memo::default(),
-            open: Open::default(),
-            parts: Parts::new(),
+            open: OpenContainers::default(),
+            contents: SnapshotContents::new(),
             opcode: 0,
             offset: 0,
         }
     }
 
-    /// Reads to the end of the pickle and of the bytes: its value, and the parts of that.
-    pub(crate) fn run(mut self) -> Result<(Value, Parts), SnapshotError> {
+    /// Reads to the end of the pickle and of the bytes: its value, and the contents of that.
+    pub(crate) fn run(mut self) -> Result<(Value, SnapshotContents), SnapshotError> {
         loop {
-            self.offset = self.source.offset();
-            self.opcode = self.source.byte()?;
+            self.offset = self.input.offset();
+            self.opcode = self.input.byte()?;
             if self.opcode == op::STOP {
                 let value = self.pop_whole()?;
-                self.source.drain()?;
-                return Ok((value, self.parts));
+                self.input.drain()?;
+                return Ok((value, self.contents));
             }
             self.step()?;
         }
@@ -69,33 +69,33 @@ impl<S: Source> Machine<S> {
     fn step(&mut self) -> Result<(), SnapshotError> {
         match self.opcode {
             op::LONG_BINGET => {
-                let index = u32::from_le_bytes(self.source.array()?);
+                let index = u32::from_le_bytes(self.input.array()?);
                 self.get(index)
             }
             op::BINGET => {
-                let index = self.source.byte()?;
+                let index = self.input.byte()?;
                 self.get(index.into())
             }
             op::MEMOIZE => self.put(self.memo.next_index()),
             op::LONG1 => {
-                let length = self.source.byte()?;
+                let length = self.input.byte()?;
                 self.long(length.into())
             }
             op::MARK => self.mark(),
             op::BININT1 => {
-                let number = self.source.byte()?;
+                let number = self.input.byte()?;
                 self.push(Value::Int(number.into()))
             }
             op::BININT => {
-                let number = i32::from_le_bytes(self.source.array()?);
+                let number = i32::from_le_bytes(self.input.array()?);
                 self.push(Value::Int(number.into()))
             }
             op::BININT2 => {
-                let number = u16::from_le_bytes(self.source.array()?);
+                let number = u16::from_le_bytes(self.input.array()?);
                 self.push(Value::Int(number.into()))
             }
             op::SHORT_BINUNICODE => {
-                let length = self.source.byte()?;
+                let length = self.input.byte()?;
                 self.text(length.into())
             }
             op::EMPTY_DICT => {
@@ -145,22 +145,22 @@ impl<S: Source> Machine<S> {
                 self.push(shared(top))
             }
             op::BINPUT => {
-                let index = self.source.byte()?;
+                let index = self.input.byte()?;
                 self.put(index.into())
             }
             op::LONG_BINPUT => {
-                let index = u32::from_le_bytes(self.source.array()?);
+                let index = u32::from_le_bytes(self.input.array()?);
                 self.put(index)
             }
             op::LONG4 => {
-                let length = i32::from_le_bytes(self.source.array()?);
+                let length = i32::from_le_bytes(self.input.array()?);
                 let length = u64::try_from(length).map_err(|_| self.bad_argument())?;
                 self.long(length)
             }
             op::BINFLOAT => self.skip_value(8),
             op::PROTO => self.protocol(),
             // How a pickle is cut into frames changes nothing: what is in them follows.
-            op::FRAME => self.source.take(8).map(|_| ()),
+            op::FRAME => self.input.take(8).map(|_| ()),
             _ => self.texts_and_bytes(),
         }
     }
@@ -177,16 +177,16 @@ impl<S: Source> Machine<S> {
             }
             // Python 2 wrote its texts like this.
             op::SHORT_BINSTRING => {
-                let length = self.source.byte()?;
+                let length = self.input.byte()?;
                 self.python2_text(length.into())
             }
             op::BINSTRING => {
-                let length = i32::from_le_bytes(self.source.array()?);
+                let length = i32::from_le_bytes(self.input.array()?);
                 let length = u64::try_from(length).map_err(|_| self.bad_argument())?;
                 self.python2_text(length)
             }
             op::SHORT_BINBYTES => {
-                let length = self.source.byte()?;
+                let length = self.input.byte()?;
                 self.skip_value(length.into())
             }
             op::BINBYTES => {
@@ -210,7 +210,7 @@ impl<S: Source> Machine<S> {
     /// Opcodes of protocol 0: their argument is the rest of the line.
     fn line(&mut self) -> Result<(), SnapshotError> {
         let bad = self.bad_argument();
-        let line = self.source.line()?;
+        let line = self.input.line()?;
         let Ok(line) = std::str::from_utf8(line) else { return Err(bad) };
         let line = line.strip_suffix('\r').unwrap_or(line);
         let value = match self.opcode {
@@ -219,8 +219,8 @@ impl<S: Source> Machine<S> {
                 op::decimal(digits).ok_or(bad)?.map_or(Value::Opaque, Value::Int)
             }
             op::FLOAT => line.parse::<f64>().map(|_| Value::Opaque).map_err(|_| bad)?,
-            op::STRING => Value::Word(self.parts.words.intern(op::quoted(line).ok_or(bad)?)),
-            op::UNICODE => Value::Word(self.parts.words.intern(&op::unescaped(line))),
+            op::STRING => Value::String(self.contents.strings.intern(op::quoted(line).ok_or(bad)?)),
+            op::UNICODE => Value::String(self.contents.strings.intern(&op::unescaped(line))),
             op::GET => {
                 let index = line.parse().map_err(|_| bad)?;
                 return self.get(index);
@@ -234,24 +234,24 @@ impl<S: Source> Machine<S> {
     }
 
     fn protocol(&mut self) -> Result<(), SnapshotError> {
-        match self.source.byte()? {
+        match self.input.byte()? {
             protocol if protocol > NEWEST_PROTOCOL => Err(SnapshotError::UnknownProtocol(protocol)),
             _ => Ok(()),
         }
     }
 
     fn length4(&mut self) -> Result<u64, SnapshotError> {
-        Ok(u32::from_le_bytes(self.source.array()?).into())
+        Ok(u32::from_le_bytes(self.input.array()?).into())
     }
 
     fn length8(&mut self) -> Result<u64, SnapshotError> {
-        Ok(u64::from_le_bytes(self.source.array()?))
+        Ok(u64::from_le_bytes(self.input.array()?))
     }
 
     /// A whole number of any length. Those that do not fit 64 bits are nothing that torch writes.
     #[inline]
     fn long(&mut self, length: u64) -> Result<(), SnapshotError> {
-        match op::little_endian(self.source.take(length)?) {
+        match op::little_endian(self.input.take(length)?) {
             Some(number) => self.push(Value::Int(number)),
             None => self.push(Value::Opaque),
         }
@@ -259,26 +259,26 @@ impl<S: Source> Machine<S> {
 
     #[inline]
     fn text(&mut self, length: u64) -> Result<(), SnapshotError> {
-        let bytes = self.source.take(length)?;
+        let bytes = self.input.take(length)?;
         let word = match std::str::from_utf8(bytes) {
-            Ok(text) => self.parts.words.intern(text),
+            Ok(text) => self.contents.strings.intern(text),
             // Python writes half a surrogate pair, of which file names may consist, as three bytes.
             Err(_) if op::is_utf8_with_surrogates(bytes) => {
-                self.parts.words.intern(&String::from_utf8_lossy(bytes))
+                self.contents.strings.intern(&String::from_utf8_lossy(bytes))
             }
             Err(_) => return Err(self.bad_argument()),
         };
-        self.push(Value::Word(word))
+        self.push(Value::String(word))
     }
 
     fn python2_text(&mut self, length: u64) -> Result<(), SnapshotError> {
-        let text = String::from_utf8_lossy(self.source.take(length)?);
-        let word = self.parts.words.intern(&text);
-        self.push(Value::Word(word))
+        let text = String::from_utf8_lossy(self.input.take(length)?);
+        let word = self.contents.strings.intern(&text);
+        self.push(Value::String(word))
     }
 
     fn skip_value(&mut self, length: u64) -> Result<(), SnapshotError> {
-        self.source.take(length)?;
+        self.input.take(length)?;
         self.push(Value::Opaque)
     }
 
@@ -340,7 +340,7 @@ impl<S: Source> Machine<S> {
         // Each kind is pushed by itself: a value that goes through memory first is slow to read back.
         match self.memo.get(index) {
             Some(Value::Frame(frame)) => self.push(Value::Frame(frame)),
-            Some(Value::Word(word)) => self.push(Value::Word(word)),
+            Some(Value::String(word)) => self.push(Value::String(word)),
             Some(Value::Stack(stack)) => self.push(Value::Stack(stack)),
             Some(value) => self.push(value),
             None => Err(self.missing_memo(index)),
@@ -354,7 +354,7 @@ impl<S: Source> Machine<S> {
                 self.open.remember(top, index);
                 self.memo.put(index, Value::Opaque);
             }
-            Some(Value::Word(word)) => self.memo.put(index, Value::Word(*word)),
+            Some(Value::String(word)) => self.memo.put(index, Value::String(*word)),
             Some(&whole) => self.memo.put(index, whole),
             None => return Err(self.underflow()),
         }
@@ -364,7 +364,7 @@ impl<S: Source> Machine<S> {
     /// The value on top, to which nothing will be added.
     pub(crate) fn pop_whole(&mut self) -> Result<Value, SnapshotError> {
         let mut value = self.pop()?;
-        self.open.close(&mut value, &mut self.parts, &mut self.memo);
+        self.open.close(&mut value, &mut self.contents, &mut self.memo);
         Ok(value)
     }
 

@@ -2,10 +2,10 @@
 //!
 //! There are as many at once as are inside each other, so their places are used again and again.
 
-use crate::contents::dict_items::Fields;
-use crate::contents::snapshot::{NOT_ON_TAPE, Parts};
-use crate::contents::value::{ListOf, Range, Value};
-use crate::format::strings;
+use crate::contents::dict_items::DictItems;
+use crate::contents::snapshot::{NOT_STORED, SnapshotContents};
+use crate::contents::value::{IndexRange, ListOf, Value};
+use crate::format::known_strings as known;
 use crate::unpickler::memo::Memo;
 
 /// More at once are in no snapshot.
@@ -13,7 +13,7 @@ const MOST_OPEN: usize = 1 << 12;
 
 #[derive(Debug)]
 struct Dict {
-    fields: Fields,
+    items: DictItems,
     /// Under which number the memo has it.
     memo: Option<u32>,
 }
@@ -21,9 +21,9 @@ struct Dict {
 #[derive(Debug, Default)]
 struct List {
     of: ListOf,
-    range: Range,
+    range: IndexRange,
     frames: Vec<u32>,
-    traces: Vec<Range>,
+    traces: Vec<IndexRange>,
     memo: Option<u32>,
     /// Which list it is: numbers are never used again.
     serial: u64,
@@ -31,7 +31,7 @@ struct List {
 
 /// All that are open.
 #[derive(Debug, Default)]
-pub(crate) struct Open {
+pub(crate) struct OpenContainers {
     dicts: Vec<Dict>,
     free_dicts: Vec<u32>,
     lists: Vec<List>,
@@ -41,7 +41,7 @@ pub(crate) struct Open {
     serial: u64,
 }
 
-impl Open {
+impl OpenContainers {
     /// A new dict; `None` when there are too many.
     #[inline]
     pub(crate) fn dict(&mut self) -> Option<u32> {
@@ -51,7 +51,7 @@ impl Open {
         if self.dicts.len() >= MOST_OPEN {
             return None;
         }
-        self.dicts.push(Dict { fields: Fields::new(), memo: None });
+        self.dicts.push(Dict { items: DictItems::new(), memo: None });
         u32::try_from(self.dicts.len() - 1).ok()
     }
 
@@ -84,8 +84,8 @@ impl Open {
 
     /// The items of a dict.
     #[inline]
-    pub(crate) fn fields(&mut self, dict: u32) -> &mut Fields {
-        &mut self.dicts[dict as usize].fields
+    pub(crate) fn items_of(&mut self, dict: u32) -> &mut DictItems {
+        &mut self.dicts[dict as usize].items
     }
 
     /// Appends a frame; `false` when the list holds other things.
@@ -102,41 +102,58 @@ impl Open {
     /// Sets items: a key, its value, the next key, and so on. Keys that are no texts are passed over.
     #[inline]
     pub(crate) fn set_all(&mut self, dict: u32, items: &[Value]) {
-        let fields = &mut self.dicts[dict as usize].fields;
+        let fields = &mut self.dicts[dict as usize].items;
         for [key, value] in items.as_chunks().0 {
-            if let Value::Word(key) = *key {
+            if let Value::String(key) = *key {
                 fields.set(key, *value);
             }
         }
     }
 
     /// Turns a whole dict or list into the value that it represents, in the memo too.
-    pub(crate) fn close(&mut self, value: &mut Value, parts: &mut Parts, memo: &mut Memo) {
+    pub(crate) fn close(
+        &mut self,
+        value: &mut Value,
+        contents: &mut SnapshotContents,
+        memo: &mut Memo,
+    ) {
         if let Value::OpenDict(slot) = *value {
-            self.close_dict(slot, value, parts, memo);
+            self.close_dict(slot, value, contents, memo);
         } else if let Value::OpenList(slot) = *value {
-            self.close_list(slot, value, parts, memo);
+            self.close_list(slot, value, contents, memo);
         }
     }
 
-    fn close_dict(&mut self, slot: u32, value: &mut Value, parts: &mut Parts, memo: &mut Memo) {
+    fn close_dict(
+        &mut self,
+        slot: u32,
+        value: &mut Value,
+        contents: &mut SnapshotContents,
+        memo: &mut Memo,
+    ) {
         let around = self.order.last().map_or(0, |&list| self.lists[list as usize].serial);
         let dict = &mut self.dicts[slot as usize];
         let index = dict.memo.take();
-        if dict.fields.has(strings::ACTION) {
+        if dict.items.has(known::ACTION) {
             // Most dicts are events. No snapshot reads one from the memo again.
-            *value = Value::Event(parts.event(&dict.fields, around));
+            *value = Value::Event(contents.add_event(&dict.items, around));
         } else {
-            *value = parts.recognise(&dict.fields);
+            *value = contents.add_dict(&dict.items);
             if let Some(index) = index {
                 memo.put(index, *value);
             }
         }
-        dict.fields.clear();
+        dict.items.clear();
         self.free_dicts.push(slot);
     }
 
-    fn close_list(&mut self, slot: u32, value: &mut Value, parts: &mut Parts, memo: &mut Memo) {
+    fn close_list(
+        &mut self,
+        slot: u32,
+        value: &mut Value,
+        contents: &mut SnapshotContents,
+        memo: &mut Memo,
+    ) {
         // The list that is closed is nearly always the innermost one.
         if let Some(at) = self.order.iter().rposition(|&open| open == slot) {
             self.order.remove(at);
@@ -144,7 +161,7 @@ impl Open {
         let list = &mut self.lists[slot as usize];
         let stack = match list.of {
             ListOf::Nothing => Some(0),
-            ListOf::Frames => Some(parts.tree.stack(&list.frames)),
+            ListOf::Frames => Some(contents.call_tree.add_stack(&list.frames)),
             ListOf::Events
             | ListOf::Blocks
             | ListOf::Segments
@@ -158,9 +175,9 @@ impl Open {
         *value = match (stack, list.of) {
             (Some(stack), _) => Value::Stack(stack),
             (None, ListOf::Traces) => {
-                parts.traces.push(std::mem::take(&mut list.traces));
-                let at = u32::try_from(parts.traces.len() - 1).unwrap_or(0);
-                Value::List(ListOf::Traces, Range { first: at, end: at + 1 })
+                contents.traces.push(std::mem::take(&mut list.traces));
+                let at = u32::try_from(contents.traces.len() - 1).unwrap_or(0);
+                Value::List(ListOf::Traces, IndexRange { first: at, end: at + 1 })
             }
             (None, of) => Value::List(of, list.range),
         };
@@ -171,7 +188,12 @@ impl Open {
 
     /// Appends items. What has no place in such a list is counted.
     #[inline]
-    pub(crate) fn append_all(&mut self, list: u32, items: &[Value], parts: &mut Parts) {
+    pub(crate) fn append_all(
+        &mut self,
+        list: u32,
+        items: &[Value],
+        contents: &mut SnapshotContents,
+    ) {
         let list = &mut self.lists[list as usize];
         for &item in items {
             if let Value::Frame(frame) = item
@@ -179,7 +201,7 @@ impl Open {
             {
                 list.frames.push(frame);
             } else {
-                parts.out_of_place += u64::from(!list.append(item));
+                contents.out_of_place += u64::from(!list.append(item));
             }
         }
     }
@@ -190,16 +212,16 @@ impl List {
     fn append(&mut self, item: Value) -> bool {
         match item {
             // Nothing that happened to memory.
-            Value::Event(NOT_ON_TAPE) => self.holds(ListOf::Events),
+            Value::Event(NOT_STORED) => self.holds(ListOf::Events),
             Value::Event(number) => self.extend(ListOf::Events, number),
             Value::Block(number) => self.extend(ListOf::Blocks, number),
             Value::Segment(number) => self.extend(ListOf::Segments, number),
             Value::Annotation(number) => self.extend(ListOf::Annotations, number),
             Value::History(number) => self.extend(ListOf::Histories, number),
-            Value::Stack(0) => self.trace(Range::default()),
+            Value::Stack(0) => self.trace(IndexRange::default()),
             Value::List(ListOf::Events, events) => self.trace(events),
             // `forward_frames` is a list of texts.
-            Value::Word(_) => true,
+            Value::String(_) => true,
             Value::Opaque
             | Value::Int(_)
             | Value::Pool(_)
@@ -218,7 +240,7 @@ impl List {
     fn holds(&mut self, of: ListOf) -> bool {
         if self.of == ListOf::Nothing {
             self.of = of;
-            self.range = Range::default();
+            self.range = IndexRange::default();
         }
         self.of == of
     }
@@ -228,8 +250,8 @@ impl List {
         if !self.holds(of) {
             return false;
         }
-        if self.range == Range::default() {
-            self.range = Range { first: number, end: number };
+        if self.range == IndexRange::default() {
+            self.range = IndexRange { first: number, end: number };
         }
         // A completion that is part of its free has the free's number.
         let is_next = number == self.range.end || number.checked_add(1) == Some(self.range.end);
@@ -239,7 +261,7 @@ impl List {
         is_next
     }
 
-    fn trace(&mut self, events: Range) -> bool {
+    fn trace(&mut self, events: IndexRange) -> bool {
         let fits = self.holds(ListOf::Traces);
         if fits {
             self.traces.push(events);

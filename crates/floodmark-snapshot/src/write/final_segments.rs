@@ -2,11 +2,11 @@
 
 use floodmark_trace::{Allocation, Device, Segment, SegmentChange, StackId, Subject, Trace};
 
-use crate::address_ranges::Ranges;
+use crate::address_ranges::AddressRanges;
 
 /// A block at the end.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct EndBlock {
+pub(crate) struct FinalBlock {
     pub(crate) addr: u64,
     pub(crate) bytes: u64,
     pub(crate) requested: u64,
@@ -25,11 +25,11 @@ pub(crate) struct About {
 
 /// A segment at the end, with blocks from its first byte to its last.
 #[derive(Debug, Clone)]
-pub(crate) struct EndSegment {
+pub(crate) struct FinalSegment {
     pub(crate) addr: u64,
     pub(crate) bytes: u64,
     pub(crate) about: About,
-    pub(crate) blocks: Vec<EndBlock>,
+    pub(crate) blocks: Vec<FinalBlock>,
 }
 
 pub(crate) const ALLOCATED: &str = "active_allocated";
@@ -37,7 +37,7 @@ pub(crate) const PENDING_FREE: &str = "active_pending_free";
 pub(crate) const INACTIVE: &str = "inactive";
 
 /// The segments of a device after the last event, in the order of their addresses.
-pub(crate) fn segments_at_end(trace: &Trace, device: Device) -> Vec<EndSegment> {
+pub(crate) fn segments_at_end(trace: &Trace, device: Device) -> Vec<FinalSegment> {
     let mut blocks = blocks_at_end(trace, device);
     blocks.sort_by_key(|block| block.addr);
     let mut segments = reserved_at_end(trace, device);
@@ -49,7 +49,7 @@ pub(crate) fn segments_at_end(trace: &Trace, device: Device) -> Vec<EndSegment> 
     segments
 }
 
-fn blocks_at_end(trace: &Trace, device: Device) -> Vec<EndBlock> {
+fn blocks_at_end(trace: &Trace, device: Device) -> Vec<FinalBlock> {
     let block = |allocation: &Allocation| {
         let freed = allocation.freed_at.and_then(|at| trace.events.get(at.get() as usize));
         let state = match freed.map(|event| event.subject) {
@@ -59,7 +59,7 @@ fn blocks_at_end(trace: &Trace, device: Device) -> Vec<EndBlock> {
             }
             Some(_) => return None,
         };
-        Some(EndBlock {
+        Some(FinalBlock {
             addr: allocation.addr.0,
             bytes: allocation.rounded.0,
             requested: allocation.requested.0,
@@ -71,8 +71,8 @@ fn blocks_at_end(trace: &Trace, device: Device) -> Vec<EndBlock> {
     of_device.filter_map(block).collect()
 }
 
-fn reserved_at_end(trace: &Trace, device: Device) -> Vec<EndSegment> {
-    let mut ranges: Ranges<About> = Ranges::new();
+fn reserved_at_end(trace: &Trace, device: Device) -> Vec<FinalSegment> {
+    let mut ranges: AddressRanges<About> = AddressRanges::new();
     for event in trace.events.iter().filter(|event| event.device == device) {
         let Some(change) = event.subject.segment_change() else { continue };
         let (index, is_expandable, comes) = match change {
@@ -88,7 +88,7 @@ fn reserved_at_end(trace: &Trace, device: Device) -> Vec<EndSegment> {
             ranges.remove(segment.addr.0, segment.bytes.0);
         }
     }
-    let segment = |(addr, bytes, about)| EndSegment { addr, bytes, about, blocks: Vec::new() };
+    let segment = |(addr, bytes, about)| FinalSegment { addr, bytes, about, blocks: Vec::new() };
     ranges.iter().map(segment).collect()
 }
 
@@ -102,8 +102,8 @@ fn about(trace: &Trace, segment: &Segment) -> About {
 }
 
 /// The parts of an expandable segment are one segment: those that grew, and those that a block spans.
-fn join(parts: Vec<EndSegment>, blocks: &[EndBlock]) -> Vec<EndSegment> {
-    let mut joined: Vec<EndSegment> = Vec::with_capacity(parts.len());
+fn join(parts: Vec<FinalSegment>, blocks: &[FinalBlock]) -> Vec<FinalSegment> {
+    let mut joined: Vec<FinalSegment> = Vec::with_capacity(parts.len());
     for part in parts {
         if let Some(before) = joined.last_mut() {
             let at = blocks.partition_point(|block| block.addr < part.addr);
@@ -126,7 +126,7 @@ fn join(parts: Vec<EndSegment>, blocks: &[EndBlock]) -> Vec<EndSegment> {
 }
 
 /// Blocks that lie in no segment, as all do on the CPU, get segments of their own: one a stretch.
-fn add_segments_around(segments: &mut Vec<EndSegment>, blocks: &[EndBlock]) {
+fn add_segments_around(segments: &mut Vec<FinalSegment>, blocks: &[FinalBlock]) {
     let known = segments.len();
     for block in blocks {
         let after = segments[..known].partition_point(|segment| segment.addr <= block.addr);
@@ -139,7 +139,7 @@ fn add_segments_around(segments: &mut Vec<EndSegment>, blocks: &[EndBlock]) {
             Some(last) if last.addr.saturating_add(last.bytes) >= block.addr => {
                 last.bytes = last.bytes.max(end - last.addr);
             }
-            _ => segments.push(EndSegment {
+            _ => segments.push(FinalSegment {
                 addr: block.addr,
                 bytes: block.bytes,
                 about: About::default(),
@@ -151,12 +151,12 @@ fn add_segments_around(segments: &mut Vec<EndSegment>, blocks: &[EndBlock]) {
 }
 
 /// Puts blocks into their segment, and inactive ones between them.
-fn fill(segment: &mut EndSegment, blocks: &[EndBlock]) {
+fn fill(segment: &mut FinalSegment, blocks: &[FinalBlock]) {
     let end = segment.addr.saturating_add(segment.bytes);
     let first = blocks.partition_point(|block| block.addr < segment.addr);
     let last = blocks.partition_point(|block| block.addr < end);
     let mut at = segment.addr;
-    let gap = |addr: u64, bytes: u64| EndBlock {
+    let gap = |addr: u64, bytes: u64| FinalBlock {
         addr,
         bytes,
         requested: 0,
@@ -172,7 +172,7 @@ fn fill(segment: &mut EndSegment, blocks: &[EndBlock]) {
         let limit = inside.get(number + 1).map_or(end, |next| next.addr);
         let bytes = block.bytes.min(limit - block.addr);
         if bytes > 0 {
-            segment.blocks.push(EndBlock { bytes, ..*block });
+            segment.blocks.push(FinalBlock { bytes, ..*block });
             at = block.addr + bytes;
         }
     }

@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 
 use crate::pickle::pickler::Pickler;
 use crate::write::final_segments::{
-    ALLOCATED, EndBlock, EndSegment, INACTIVE, pool_numbers, segments_at_end, stream_number,
+    ALLOCATED, FinalBlock, FinalSegment, INACTIVE, pool_numbers, segments_at_end, stream_number,
 };
 
 /// Segments for small blocks are this long: `kSmallBuffer` of the caching allocator.
@@ -134,12 +134,12 @@ impl<W: Write> Writer<'_, W> {
         })
     }
 
-    fn segment(&mut self, place: u64, segment: &EndSegment) -> io::Result<()> {
-        let sum = |is_counted: fn(&EndBlock) -> bool, bytes: fn(&EndBlock) -> u64| {
+    fn segment(&mut self, place: u64, segment: &FinalSegment) -> io::Result<()> {
+        let sum = |is_counted: fn(&FinalBlock) -> bool, bytes: fn(&FinalBlock) -> u64| {
             let counted = segment.blocks.iter().filter(|block| is_counted(block));
             counted.map(|block| Bytes(bytes(block))).sum::<Bytes>().0
         };
-        let is_active = |block: &EndBlock| block.state != INACTIVE;
+        let is_active = |block: &FinalBlock| block.state != INACTIVE;
         let kind = if segment.bytes > SMALL_SEGMENT_BYTES { "large" } else { "small" };
         self.dict(|this| {
             this.item("device", place);
@@ -161,7 +161,7 @@ impl<W: Write> Writer<'_, W> {
         })
     }
 
-    fn block(&mut self, block: &EndBlock) -> io::Result<()> {
+    fn block(&mut self, block: &FinalBlock) -> io::Result<()> {
         self.dict(|this| {
             this.item("address", block.addr);
             this.item("size", block.bytes);
