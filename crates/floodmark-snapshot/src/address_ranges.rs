@@ -1,11 +1,11 @@
-//! Stretches of addresses: what is added, less what is taken out.
+//! Ranges of addresses that do not overlap.
 
 use std::collections::BTreeMap;
 
-/// Stretches that do not overlap, each with something said of it.
+/// Ranges that do not overlap, each with a value.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AddressRanges<T> {
-    /// Start, then length.
+    /// Length and value, by start.
     by_start: BTreeMap<u64, (u64, T)>,
 }
 
@@ -18,20 +18,20 @@ impl<T: Copy> AddressRanges<T> {
         self.by_start.len()
     }
 
-    /// Start, length and what is said of it, in the order of addresses.
+    /// Start, length and value of each range, in the order of addresses.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64, T)> {
-        self.by_start.iter().map(|(&start, &(bytes, what))| (start, bytes, what))
+        self.by_start.iter().map(|(&start, &(bytes, value))| (start, bytes, value))
     }
 
-    /// Adds a stretch. It replaces what it overlaps.
-    pub(crate) fn add(&mut self, addr: u64, bytes: u64, what: T) {
+    /// Adds a range. It replaces what it overlaps.
+    pub(crate) fn add(&mut self, addr: u64, bytes: u64, value: T) {
         if bytes > 0 {
             self.remove(addr, bytes);
-            self.by_start.insert(addr, (bytes, what));
+            self.by_start.insert(addr, (bytes, value));
         }
     }
 
-    /// Takes a stretch out, be it a whole one, a part of one, or parts of several.
+    /// Removes all addresses of a range: whole ranges, or parts of them.
     pub(crate) fn remove(&mut self, addr: u64, bytes: u64) {
         let end = addr.saturating_add(bytes);
         let reaches_in =
@@ -43,13 +43,13 @@ impl<T: Copy> AddressRanges<T> {
         }
         let touched: Vec<u64> = self.by_start.range(first..end).map(|(&start, _)| start).collect();
         for start in touched {
-            let Some((bytes, what)) = self.by_start.remove(&start) else { continue };
+            let Some((bytes, value)) = self.by_start.remove(&start) else { continue };
             let its_end = start.saturating_add(bytes);
             if start < addr {
-                self.by_start.insert(start, (addr - start, what));
+                self.by_start.insert(start, (addr - start, value));
             }
             if its_end > end {
-                self.by_start.insert(end, (its_end - end, what));
+                self.by_start.insert(end, (its_end - end, value));
             }
         }
     }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_taken_out() {
+    fn a_part_of_a_range_is_removed() {
         let mut ranges = AddressRanges::new();
         ranges.add(1000, 100, 'a');
         ranges.add(2000, 100, 'b');

@@ -1,28 +1,28 @@
-//! Why something could not be read as a snapshot.
+//! Why a snapshot could not be read.
 
 use floodmark_trace::{DecompressionLimit, Hint};
 
-/// What is wrong with a file. Offsets count from the beginning of the pickle, after decompression.
+/// Why a snapshot could not be read. Offsets count from the beginning of the pickle, after decompression.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// The pickle wants Python to import or call something. We never do, and a snapshot never does.
+    /// The pickle has an opcode that imports or calls. No snapshot has one, and the reader runs none.
     #[error("this pickle would run code: opcode {opcode} at byte {offset}")]
     AsksToRunCode {
-        /// The opcode, as `pickletools` calls it.
+        /// The name of the opcode in `pickletools`.
         opcode: &'static str,
-        /// Where it is.
+        /// Its offset.
         offset: u64,
     },
-    /// A byte that is no opcode of any protocol.
+    /// A byte is no opcode of any protocol.
     #[error("byte {offset} is no pickle opcode: 0x{byte:02x}")]
     UnknownOpcode {
         /// The byte.
         byte: u8,
-        /// Where it is.
+        /// Its offset.
         offset: u64,
     },
-    /// The protocol is newer than those we know.
+    /// The protocol is newer than 5.
     #[error("pickle protocol {0} is not known")]
     UnknownProtocol(u8),
     /// The bytes end before the pickle does.
@@ -31,12 +31,12 @@ pub enum SnapshotError {
         /// Where the bytes end.
         offset: u64,
     },
-    /// What follows an opcode is not what must follow it.
+    /// The argument of an opcode is invalid.
     #[error("opcode {opcode} at byte {offset} has an invalid argument")]
     BadArgument {
         /// The opcode.
         opcode: &'static str,
-        /// Where it is.
+        /// Its offset.
         offset: u64,
     },
     /// An opcode needs values that the stack does not have.
@@ -44,42 +44,42 @@ pub enum SnapshotError {
     StackUnderflow {
         /// The opcode.
         opcode: &'static str,
-        /// Where it is.
+        /// Its offset.
         offset: u64,
     },
-    /// A reference to something that was never remembered.
+    /// An opcode gets a value from the memo that was never put there.
     #[error("byte {offset} refers to memo {index}, which is empty")]
     MissingMemo {
-        /// The number in the memo.
+        /// The memo index.
         index: u64,
-        /// Where the reference is.
+        /// The offset of the opcode.
         offset: u64,
     },
-    /// More things inside each other, or beside each other, than any snapshot has.
+    /// The stack or the nesting is larger than in any snapshot.
     #[error("the pickle is nested too deep at byte {offset}")]
     TooDeep {
-        /// Where it became too much.
+        /// The offset of the opcode that exceeds the bound.
         offset: u64,
     },
-    /// A pickle, but of something else.
+    /// The file is a pickle of another value.
     #[error("this is a pickle of {found}, not of a memory snapshot")]
     NotASnapshot {
-        /// What it is instead.
+        /// The value.
         found: &'static str,
     },
-    /// No pickle at all.
+    /// The file is no pickle.
     #[error("this is {found}, not a memory snapshot")]
     NotAPickle {
-        /// What it seems to be.
+        /// What the file seems to be.
         found: &'static str,
     },
-    /// A small file that becomes a huge one.
+    /// The file decompresses to more than the limit.
     #[error("the file decompresses to more than {limit} bytes")]
     TooLarge {
-        /// The most that a file of this size may become.
+        /// The limit on the decompressed bytes.
         limit: u64,
     },
-    /// The compressed file around the pickle is damaged or cut, or the system failed to read it.
+    /// The compressed file is damaged or truncated, or the system could not read it.
     #[error("the file cannot be decompressed")]
     Compression(#[source] std::io::Error),
 }
@@ -117,7 +117,7 @@ impl Hint for SnapshotError {
     }
 }
 
-/// What a `.flood` file is called here.
+/// A `.flood` file in the message of [`SnapshotError::NotAPickle`].
 pub(crate) const FLOOD: &str = "a floodmark trace";
-/// What a compressed one is called.
+/// A compressed `.flood` file in that message.
 pub(crate) const PACKED_FLOOD: &str = "a compressed floodmark trace";

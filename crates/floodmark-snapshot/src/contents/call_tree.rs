@@ -1,7 +1,7 @@
-//! Frames and known_lists of frames, each once, as a call tree.
+//! Frames and call stacks, each once, as a call tree.
 //!
-//! Torch repeats one list for a million events, so a list is looked up as a whole first, and walked frame by
-//! frame only when it is new.
+//! Torch repeats one list of frames for a million events. So a list is looked up as a whole, and walked frame by frame only
+//! if it is new.
 
 use hashbrown::{HashMap, HashTable};
 
@@ -19,7 +19,7 @@ pub(crate) struct Frame {
 /// A frame with its callers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Node {
-    /// 0 at the outermost frame.
+    /// 0 for the outermost frame.
     pub(crate) parent: u32,
     pub(crate) frame: u32,
     depth: u32,
@@ -34,7 +34,7 @@ pub(crate) struct CallTree {
     pub(crate) nodes: Vec<Node>,
     children: HashMap<(u32, u32), u32>,
     known_lists: HashTable<(u64, u32)>,
-    /// What hashes of known_lists begin with.
+    /// Seed of the hashes of lists.
     seed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The items of one dict: a field for every key that we know; the rest is dropped.
+//! The items of one dict, for the keys in `known_strings.rs`. Other items are dropped.
 
 use crate::contents::value::{IndexRange, ListOf, Value};
 use crate::format::known_strings::{self as known, KEYS, StringId};
@@ -6,7 +6,7 @@ use crate::format::known_strings::{self as known, KEYS, StringId};
 /// Values by key.
 #[derive(Debug)]
 pub(crate) struct DictItems {
-    /// One bit a key. Values without their bit are left from another dict.
+    /// One bit for each key. A value without its bit belongs to an earlier dict.
     present: u64,
     values: [Value; KEYS],
 }
@@ -41,19 +41,19 @@ impl DictItems {
         if self.has(key) { self.values[key as usize] } else { Value::Opaque }
     }
 
-    /// A number that cannot be negative; 0 when there is none.
+    /// An integer; 0 if it is missing or negative.
     pub(crate) fn number(&self, key: StringId) -> u64 {
         let Value::Int(number) = self.get(key) else { return 0 };
         u64::try_from(number).unwrap_or(0)
     }
 
-    /// The ordinal of a device: 0 when there is none, `None` when torch could not have numbered it so.
+    /// The index of a device: 0 if it is missing, `None` if torch has no device with that index.
     pub(crate) fn device(&self) -> Option<i8> {
         let Value::Int(number) = self.get(known::DEVICE) else { return Some(0) };
         i8::try_from(number).ok().filter(|&device| device >= 0)
     }
 
-    /// A text; the empty one when there is none.
+    /// A string; the empty one if it is missing.
     pub(crate) fn string(&self, key: StringId) -> StringId {
         let Value::String(word) = self.get(key) else { return known::EMPTY };
         word
@@ -64,7 +64,7 @@ impl DictItems {
         Some(pool)
     }
 
-    /// The call stack; the empty one when there is none.
+    /// The call stack; the empty one if it is missing.
     pub(crate) fn stack(&self) -> u32 {
         let Value::Stack(stack) = self.get(known::FRAMES) else { return 0 };
         stack
@@ -75,7 +75,7 @@ impl DictItems {
         (kind == of).then_some(range)
     }
 
-    /// Whether there is something in the list of this key. A list of lists counts as empty.
+    /// Whether the list of this key has items. A list of lists counts as empty.
     pub(crate) fn is_filled(&self, key: StringId) -> bool {
         matches!(self.get(key), Value::List(of, _) if of != ListOf::Traces)
     }

@@ -1,4 +1,4 @@
-//! What a snapshot consists of, as it is found: each dict becomes one small value as soon as it is whole.
+//! What the unpickler collects from a snapshot: each complete dict becomes one small value.
 
 use hashbrown::HashMap;
 
@@ -10,10 +10,10 @@ use crate::contents::value::{IndexRange, ListOf, Value};
 use crate::format::known_strings::{self as known, StringId};
 use crate::format::torch_version::SeenKeys;
 
-/// The number of an event that says nothing of memory.
+/// The number of an event that changes no memory and is not stored.
 pub(crate) const NOT_STORED: u32 = u32::MAX;
 
-/// What a block was doing when the snapshot was taken.
+/// The state of a block when the snapshot was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BlockState {
     Allocated,
@@ -21,10 +21,10 @@ pub(crate) enum BlockState {
     Inactive,
 }
 
-/// A part of a segment.
+/// A block of a segment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Block {
-    /// 0 in torch 2.0, where blocks only follow each other.
+    /// torch 2.0 writes no addresses: there [`SnapshotContents::add_segment`] computes them.
     pub(crate) addr: u64,
     pub(crate) size: u64,
     pub(crate) requested: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Block {
     pub(crate) stack: u32,
 }
 
-/// Memory that torch has from the driver.
+/// Memory that torch allocated from the driver.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Segment {
     pub(crate) device: i8,
@@ -44,7 +44,7 @@ pub(crate) struct Segment {
     pub(crate) blocks: IndexRange,
 }
 
-/// A stretch of the program that has a name.
+/// The start or the end of a `record_function`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Annotation {
     pub(crate) name: StringId,
@@ -52,7 +52,7 @@ pub(crate) struct Annotation {
     pub(crate) time: u64,
 }
 
-/// Everything.
+/// All values of a snapshot.
 #[derive(Debug)]
 pub(crate) struct SnapshotContents {
     pub(crate) strings: Strings,
@@ -63,18 +63,18 @@ pub(crate) struct SnapshotContents {
     pub(crate) blocks: Vec<Block>,
     pub(crate) segments: Vec<Segment>,
     pub(crate) annotations: Vec<Annotation>,
-    /// Requested size and stack: how torch 2.0 describes the allocation in a block.
+    /// Requested size and stack: torch 2.0 describes the allocation in a block by a `history`.
     history_items: Vec<(u64, u32)>,
-    /// Lists of lists of events.
+    /// The events of each device, for each list of lists.
     pub(crate) traces: Vec<Vec<IndexRange>>,
     pub(crate) allocator_conf: StringId,
     pub(crate) seen_keys: SeenKeys,
     pub(crate) snapshot: SnapshotDict,
-    /// Things in lists where torch puts others.
+    /// Number of values in lists of another kind.
     pub(crate) out_of_place: u64,
 }
 
-/// The snapshot dict.
+/// The outermost dict.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SnapshotDict {
     pub(crate) segments: Option<IndexRange>,
@@ -111,7 +111,7 @@ impl SnapshotContents {
         }))
     }
 
-    /// The kind of a dict that is no event, found by the keys that only one kind has.
+    /// Adds a dict that is no event. Its kind follows from the keys that only one kind has.
     pub(crate) fn add_dict(&mut self, items: &DictItems) -> Value {
         if items.has(known::FILENAME) {
             self.add_frame(items)
@@ -133,7 +133,7 @@ impl SnapshotContents {
         }
     }
 
-    /// Puts an event on the entries and returns its number there. `list` is the list that it is in.
+    /// Adds an event of the list with the serial number `list`, and returns the event's number.
     pub(crate) fn add_event(&mut self, items: &DictItems, list: u64) -> u32 {
         self.seen_keys.add_event(items.present());
         let action = match items.string(known::ACTION) {
@@ -155,8 +155,8 @@ impl SnapshotContents {
                 return NOT_STORED;
             }
         };
-        let tells_stack = !matches!(action, Action::FreeRequested | Action::FreeCompleted);
-        let has_stack = tells_stack && items.has(known::FRAMES);
+        let may_have_stack = !matches!(action, Action::FreeRequested | Action::FreeCompleted);
+        let has_stack = may_have_stack && items.has(known::FRAMES);
         let addr = if action == Action::Oom { known::DEVICE_FREE } else { known::ADDR };
         let entry = TraceEntry {
             action,
@@ -192,7 +192,7 @@ impl SnapshotContents {
             known::ACTIVE_PENDING_FREE => BlockState::PendingFree,
             _ => BlockState::Inactive,
         };
-        // The newest user of a block comes first.
+        // The newest allocation in a block comes first.
         let history = items
             .list(known::HISTORY, ListOf::Histories)
             .and_then(|range| self.history_items.get(range.first as usize).copied());
@@ -224,7 +224,7 @@ impl SnapshotContents {
             }
             next = block.addr.saturating_add(block.size);
         }
-        // A list of segments counts what is none.
+        // The list of segments counts it among the values that are out of place.
         let Some(device) = items.device() else { return Value::Opaque };
         self.segments.push(Segment {
             device,
@@ -255,7 +255,7 @@ impl SnapshotContents {
     }
 
     fn set_snapshot(&mut self, items: &DictItems) -> Value {
-        self.seen_keys.add_top(items.present());
+        self.seen_keys.add_snapshot(items.present());
         let traces = items.list(known::DEVICE_TRACES, ListOf::Traces);
         let host = [known::HOST_SEGMENTS, known::HOST_TRACES];
         self.snapshot = SnapshotDict {

@@ -5,22 +5,22 @@ use hashbrown::HashTable;
 use crate::contents::hash::{hash_bytes, random_seed};
 use crate::format::known_strings::{EMPTY, KNOWN, StringId};
 
-/// All texts, each once.
+/// All strings, each once.
 #[derive(Debug)]
 pub(crate) struct Strings {
     text: String,
-    /// Where each text ends.
+    /// The end of each string in `text`.
     ends: Vec<usize>,
     by_text: HashTable<StringId>,
-    /// The last texts that were looked up, by hash: most are looked up again and again.
+    /// The strings that were looked up last, by hash: a file repeats most of them.
     recent: [StringId; 64],
-    /// What hashes begin with.
+    /// Seed of the hashes.
     seed: u64,
 }
 
 impl Strings {
     pub(crate) fn new() -> Self {
-        let mut words = Self {
+        let mut strings = Self {
             text: String::new(),
             ends: Vec::new(),
             by_text: HashTable::new(),
@@ -28,47 +28,47 @@ impl Strings {
             seed: random_seed(),
         };
         for text in KNOWN {
-            words.intern(text);
+            strings.intern(text);
         }
-        words
+        strings
     }
 
-    /// The number of a text.
+    /// The number of a string, which is added if it is new.
     pub(crate) fn intern(&mut self, text: &str) -> StringId {
         let hash = hash_bytes(self.seed, text.as_bytes());
         let recent = (hash >> 58) as usize;
-        if let Some(&word) = self.recent.get(recent)
+        if let Some(&id) = self.recent.get(recent)
             && !self.ends.is_empty()
-            && self.get(word) == text
+            && self.get(id) == text
         {
-            return word;
+            return id;
         }
-        let word = self.look_up(text, hash);
-        self.recent[recent] = word;
-        word
+        let id = self.look_up(text, hash);
+        self.recent[recent] = id;
+        id
     }
 
     fn look_up(&mut self, text: &str, hash: u64) -> StringId {
-        if let Some(&word) = self.by_text.find(hash, |&word| self.get(word) == text) {
-            return word;
+        if let Some(&id) = self.by_text.find(hash, |&id| self.get(id) == text) {
+            return id;
         }
-        let word = u32::try_from(self.ends.len()).unwrap_or(EMPTY);
+        let id = u32::try_from(self.ends.len()).unwrap_or(EMPTY);
         self.text.push_str(text);
         self.ends.push(self.text.len());
         let (all, ends, seed) = (&self.text, &self.ends, self.seed);
         self.by_text
-            .insert_unique(hash, word, |&word| hash_bytes(seed, slice(all, ends, word).as_bytes()));
-        word
+            .insert_unique(hash, id, |&id| hash_bytes(seed, slice(all, ends, id).as_bytes()));
+        id
     }
 
-    /// The text itself.
-    pub(crate) fn get(&self, word: StringId) -> &str {
-        slice(&self.text, &self.ends, word)
+    /// The string with this number.
+    pub(crate) fn get(&self, id: StringId) -> &str {
+        slice(&self.text, &self.ends, id)
     }
 }
 
-fn slice<'a>(text: &'a str, ends: &[usize], word: StringId) -> &'a str {
-    let at = word as usize;
+fn slice<'a>(text: &'a str, ends: &[usize], id: StringId) -> &'a str {
+    let at = id as usize;
     let start = at.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
     ends.get(at).and_then(|&end| text.get(start..end)).unwrap_or_default()
 }
@@ -79,14 +79,14 @@ mod tests {
     use crate::format::known_strings::{NOT_COMPILED, STAGE};
 
     #[test]
-    fn known_words_have_their_own_places() {
-        let mut words = Strings::new();
-        assert_eq!(words.ends.len(), KNOWN.len());
-        assert_eq!(words.get(NOT_COMPILED), "N/A");
-        assert_eq!(words.intern("stage"), STAGE);
-        assert_eq!(words.intern(""), EMPTY);
-        let new = words.intern("Optimizer.step#AdamW.step");
-        assert_eq!(words.intern("Optimizer.step#AdamW.step"), new);
-        assert_eq!(words.get(new), "Optimizer.step#AdamW.step");
+    fn known_strings_have_their_index() {
+        let mut strings = Strings::new();
+        assert_eq!(strings.ends.len(), KNOWN.len());
+        assert_eq!(strings.get(NOT_COMPILED), "N/A");
+        assert_eq!(strings.intern("stage"), STAGE);
+        assert_eq!(strings.intern(""), EMPTY);
+        let new = strings.intern("Optimizer.step#AdamW.step");
+        assert_eq!(strings.intern("Optimizer.step#AdamW.step"), new);
+        assert_eq!(strings.get(new), "Optimizer.step#AdamW.step");
     }
 }

@@ -1,15 +1,15 @@
-//! What lies on the stack of the pickle machine: never a tree, always one small thing.
+//! A value on the unpickler's stack: 16 bytes, never a tree of objects.
 
 use crate::format::known_strings::StringId;
 
-/// A stretch of one of the lists in [`crate::contents::snapshot::SnapshotContents`].
+/// A range of indexes into one of the lists in [`crate::contents::snapshot::SnapshotContents`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct IndexRange {
     pub(crate) first: u32,
     pub(crate) end: u32,
 }
 
-/// What a list holds.
+/// The kind of a list's items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ListOf {
     #[default]
@@ -27,38 +27,38 @@ pub(crate) enum ListOf {
 /// A value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Value {
-    /// Something that no question is asked of, or that is referred to while it is being made.
+    /// A value that the reader does not need, or a container that refers to itself.
     Opaque,
     Int(i64),
     String(StringId),
-    /// A pair of numbers.
+    /// A pair of integers: the id of a memory pool.
     Pool(u32),
     /// A frame of a call stack.
     Frame(u32),
-    /// A list of frames, as a node of the call tree. 0 is the empty list, of whatever.
+    /// A list of frames, as a node of the call tree. 0 is the empty list, of any kind.
     Stack(u32),
-    /// An event that is on the tape.
+    /// The number of an event.
     Event(u32),
     Block(u32),
     Segment(u32),
     Annotation(u32),
     History(u32),
-    /// A list of one of these.
+    /// A list of values of one kind.
     List(ListOf, IndexRange),
     /// The `allocator_settings`.
     Settings,
-    /// The whole.
+    /// The outermost dict.
     Snapshot,
-    /// A dict that may still get items.
+    /// A dict to which items may be added.
     OpenDict(u32),
-    /// A list that may still get items.
+    /// A list to which items may be added.
     OpenList(u32),
 }
 
 const _: () = assert!(size_of::<Value>() == 16);
 
 impl Value {
-    /// Whether it is something that no question is asked of.
+    /// Whether the reader does not need the value.
     #[inline]
     pub(crate) fn is_opaque(self) -> bool {
         matches!(self, Self::Opaque)

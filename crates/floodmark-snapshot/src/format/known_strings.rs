@@ -13,7 +13,7 @@ macro_rules! known {
 
 known! {
     EMPTY = "",
-    // Keys of dicts: all below `KEYS`.
+    // Keys of dicts: their numbers are below `KEYS`.
     ACTION = "action",
     ADDR = "addr",
     SIZE = "size",
@@ -74,8 +74,8 @@ const fn index_of(text: &str) -> StringId {
         at += 1;
     }
     #[expect(clippy::cast_possible_truncation, reason = "the list is short")]
-    let word = at as StringId;
-    word
+    let id = at as StringId;
+    id
 }
 
 const fn is_same(a: &[u8], b: &[u8]) -> bool {
@@ -86,6 +86,6 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
     at == a.len() && at == b.len()
 }
 
-/// Keys of dicts are below this.
+/// Keys of dicts have numbers below this.
 pub(crate) const KEYS: usize = ALLOC as usize;
 const _: () = assert!(KEYS <= 64, "a set of keys is 64 bits");

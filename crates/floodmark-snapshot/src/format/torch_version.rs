@@ -1,11 +1,11 @@
-//! Which torch wrote a snapshot: it does not say, but each version added keys.
+//! Which version of torch wrote a snapshot. The file has no version, but each version added keys.
 
 use crate::format::known_strings::{self as known, StringId};
 
-/// What was seen that differs between versions.
+/// The keys of a snapshot, which differ between versions.
 #[derive(Debug, Default)]
 pub(crate) struct SeenKeys {
-    top: u64,
+    snapshot: u64,
     settings: Option<u64>,
     segment: Option<u64>,
     /// Keys that every event had, and keys that some had.
@@ -13,11 +13,11 @@ pub(crate) struct SeenKeys {
     pub(crate) has_annotate: bool,
     /// Events with an `action` that no torch up to 2.15 writes.
     pub(crate) unknown_actions: u64,
-    /// Microseconds since 1970; 0 when no event has a time.
+    /// Microseconds since 1970; 0 if no event has a time.
     pub(crate) first_time: u64,
 }
 
-/// Where a key is, and since which minor version of torch 2 it is always present.
+/// The dict that has a key, the key, and the minor version of torch 2 since which it is always present.
 const SINCE: [(KeyOwner, StringId, u32); 10] = [
     (KeyOwner::Segment, known::SEGMENT_POOL_ID, 1),
     (KeyOwner::Event, known::TIME_US, 2),
@@ -31,11 +31,11 @@ const SINCE: [(KeyOwner, StringId, u32); 10] = [
     (KeyOwner::SnapshotDict, known::HOST_SEGMENTS, 14),
 ];
 
-/// Keys of events that are present only sometimes: they say "since", never "before".
+/// Keys that only some events have, and the version that added them. Without the key, nothing follows.
 const SOMETIMES_SINCE: [(StringId, u32); 2] =
     [(known::FORWARD_FRAMES, 11), (known::INTERNAL_METADATA, 15)];
 
-/// The newest version that we know.
+/// The newest known version.
 const NEWEST: u32 = 15;
 
 #[derive(Debug, Clone, Copy)]
@@ -47,8 +47,8 @@ enum KeyOwner {
 }
 
 impl SeenKeys {
-    pub(crate) fn add_top(&mut self, present: u64) {
-        self.top = present;
+    pub(crate) fn add_snapshot(&mut self, present: u64) {
+        self.snapshot = present;
     }
 
     pub(crate) fn add_settings(&mut self, present: u64) {
@@ -70,18 +70,18 @@ impl SeenKeys {
         self.events.is_none_or(|(_, some)| some >> known::TIME_US & 1 == 1)
     }
 
-    /// Whether some event has a list of frames.
+    /// Whether any event has `frames`.
     pub(crate) fn has_frames(&self) -> bool {
         self.events.is_some_and(|(_, some)| some >> known::FRAMES & 1 == 1)
     }
 
-    /// `2.10 to 2.11`, `2.15 or newer`; empty when nothing shows it.
+    /// `2.10 to 2.11`, `2.15 or newer`; empty if no key shows it.
     pub(crate) fn torch(&self) -> String {
         let (mut oldest, mut newest) = (0, NEWEST);
         let mut is_known = false;
         for (owner, key, since) in SINCE {
             let present = match owner {
-                KeyOwner::SnapshotDict => (self.top != 0).then_some(self.top),
+                KeyOwner::SnapshotDict => (self.snapshot != 0).then_some(self.snapshot),
                 KeyOwner::Settings => self.settings,
                 KeyOwner::Segment => self.segment,
                 KeyOwner::Event => self.events.map(|(_, some)| some),
@@ -106,7 +106,7 @@ impl SeenKeys {
             (false, _) => String::new(),
             (true, _) if oldest >= NEWEST => format!("2.{oldest} or newer"),
             (true, std::cmp::Ordering::Less) => format!("2.{oldest} to 2.{newest}"),
-            // Keys that contradict each other come from other programs; the newest key counts.
+            // Keys of versions that exclude each other: another program wrote the file, and the newest key counts.
             (true, _) => format!("2.{oldest}"),
         }
     }
@@ -121,15 +121,15 @@ mod tests {
     }
 
     #[test]
-    fn keys_tell_the_version() {
+    fn keys_show_the_version() {
         let mut seen = SeenKeys::default();
         assert_eq!(seen.torch(), "");
-        seen.add_top(keys(&[known::SEGMENTS, known::DEVICE_TRACES]));
+        seen.add_snapshot(keys(&[known::SEGMENTS, known::DEVICE_TRACES]));
         assert_eq!(seen.torch(), "2.0 to 2.2");
         seen.add_event(keys(&[known::ACTION, known::TIME_US]));
         assert_eq!(seen.torch(), "2.2");
         let top = [known::SEGMENTS, known::ALLOCATOR_SETTINGS, known::EXTERNAL_ANNOTATIONS];
-        seen.add_top(keys(&top));
+        seen.add_snapshot(keys(&top));
         assert_eq!(seen.torch(), "2.5 to 2.7");
         seen.add_event(keys(&[known::TIME_US, known::COMPILE_CONTEXT, known::USER_METADATA]));
         assert_eq!(seen.torch(), "2.10 to 2.11");

@@ -1,32 +1,32 @@
-//! Where the bytes of a pickle come from: memory, or a decompressor that is asked as they are needed.
+//! The bytes of a pickle, from memory or from a reader.
 //!
-//! A length in a file is a claim. No buffer grows before the bytes that it is for have come.
+//! A length in a file may be wrong: a buffer grows only with bytes that have been read.
 
 use std::io::Read;
 
 use crate::error::SnapshotError;
 
-/// Bytes, one after the other.
+/// Bytes that are read once, in order.
 pub(crate) trait PickleInput {
-    /// How many bytes were taken.
+    /// The number of bytes that were taken.
     fn offset(&self) -> u64;
 
-    /// The next bytes, as many as requested.
+    /// The next `count` bytes.
     fn take(&mut self, count: u64) -> Result<&[u8], SnapshotError>;
 
     /// The next byte.
     fn byte(&mut self) -> Result<u8, SnapshotError>;
 
-    /// Bytes that come next and have been read already: perhaps not all.
-    fn at_hand(&self) -> &[u8];
+    /// The next bytes, as far as they are in the buffer.
+    fn buffered(&self) -> &[u8];
 
-    /// Passes over bytes that are at hand.
+    /// Skips bytes of the buffer.
     fn skip(&mut self, count: usize);
 
-    /// The bytes up to the end of the line, without it.
+    /// The bytes up to the next line feed, without it.
     fn line(&mut self) -> Result<&[u8], SnapshotError>;
 
-    /// Reads what is left, so that a checksum at the end of a compressed file is read and counts.
+    /// Reads to the end, so that a decompressor checks the checksum there.
     fn drain(&mut self) -> Result<(), SnapshotError>;
 
     /// The next `N` bytes.
@@ -38,7 +38,7 @@ pub(crate) trait PickleInput {
     }
 }
 
-/// Bytes that are in memory as a whole.
+/// Bytes in memory.
 #[derive(Debug)]
 pub(crate) struct SliceInput<'a> {
     bytes: &'a [u8],
@@ -78,7 +78,7 @@ impl PickleInput for SliceInput<'_> {
     }
 
     #[inline]
-    fn at_hand(&self) -> &[u8] {
+    fn buffered(&self) -> &[u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
@@ -100,17 +100,17 @@ impl PickleInput for SliceInput<'_> {
     }
 }
 
-/// How much is asked of a reader at once.
+/// The least number of bytes for which a reader gets room.
 const STEP_BYTES: usize = 1 << 17;
 
 /// The bytes of a reader.
 pub(crate) struct ReaderInput<R> {
     reader: R,
-    /// Bytes from `at` to `end` have been read and not yet been used.
+    /// Bytes from `at` to `end` have been read and not yet been taken.
     buffer: Vec<u8>,
     at: usize,
     end: usize,
-    /// Bytes that were used and are not in the buffer any more.
+    /// Bytes that were taken and are no longer in the buffer.
     gone: u64,
     /// The limit on the bytes of the reader.
     limit: u64,
@@ -122,12 +122,12 @@ impl<R: Read> ReaderInput<R> {
         Self { reader, buffer: vec![0; 2 * STEP_BYTES], at: 0, end: 0, gone: 0, limit }
     }
 
-    /// Reads on; `false` at the end.
+    /// Reads more bytes; `false` at the end.
     fn more(&mut self) -> Result<bool, SnapshotError> {
         self.buffer.copy_within(self.at..self.end, 0);
         self.gone += self.at as u64;
         (self.at, self.end) = (0, self.end - self.at);
-        // The request is longer than the buffer, and this part of it has been read.
+        // A take that is longer than the buffer: the buffer grows with what has been read.
         if self.end + STEP_BYTES > self.buffer.len() {
             self.buffer.resize(self.end * 2 + STEP_BYTES, 0);
         }
@@ -190,7 +190,7 @@ impl<R: Read> PickleInput for ReaderInput<R> {
     }
 
     #[inline]
-    fn at_hand(&self) -> &[u8] {
+    fn buffered(&self) -> &[u8] {
         self.buffer.get(self.at..self.end).unwrap_or_default()
     }
 

@@ -1,4 +1,4 @@
-//! Pickle, whatever is in it: opcodes, the bytes of a file that is read, and a writer.
+//! The pickle format: its opcodes, the bytes that are read, and a pickler.
 
 pub(crate) mod input;
 pub(crate) mod opcode;

@@ -1,4 +1,4 @@
-//! The opcodes of pickle, and how their arguments are spelled.
+//! The opcodes of pickle, and the encodings of their arguments.
 
 use std::borrow::Cow;
 use std::num::ParseIntError;
@@ -7,7 +7,7 @@ macro_rules! opcodes {
     ($($name:ident = $byte:literal,)*) => {
         $(pub(crate) const $name: u8 = $byte;)*
 
-        /// What `pickletools` calls it.
+        /// The name of an opcode in `pickletools`.
         pub(crate) fn name(opcode: u8) -> &'static str {
             match opcode { $($byte => stringify!($name),)* _ => "?" }
         }
@@ -30,7 +30,7 @@ opcodes! {
     NEXT_BUFFER = 0x97, READONLY_BUFFER = 0x98,
 }
 
-/// The name of an opcode that needs an import, a call, or something from outside the file.
+/// The name of an opcode that needs an import, a call, or data from outside the file; `None` for others.
 pub(crate) fn runs_code(opcode: u8) -> Option<&'static str> {
     let runs = matches!(
         opcode,
@@ -54,7 +54,7 @@ pub(crate) fn runs_code(opcode: u8) -> Option<&'static str> {
     runs.then(|| name(opcode))
 }
 
-/// A number in two's complement, lowest byte first; `None` when it does not fit.
+/// An integer in two's complement, little endian; `None` if it does not fit 64 bits.
 #[inline]
 pub(crate) fn little_endian(bytes: &[u8]) -> Option<i64> {
     let Some(&last) = bytes.last() else { return Some(0) };
@@ -67,27 +67,27 @@ pub(crate) fn little_endian(bytes: &[u8]) -> Option<i64> {
     fits.then_some(number)
 }
 
-/// The lowest bytes of a number, with the sign of the last of them. `length` is 1 to 8.
+/// The lowest `length` bytes of a number, sign-extended. `length` is 1 to 8.
 #[inline]
 pub(crate) fn sign_of_last_byte(number: i64, length: u32) -> i64 {
     let above = 64 - 8 * length;
     number << above >> above
 }
 
-/// A number in decimal digits, which may be too large for 64 bits; `None` when it is no number.
+/// An integer in decimal digits, which may not fit 64 bits; `None` if the text is no integer.
 pub(crate) fn decimal(text: &str) -> Option<Result<i64, ParseIntError>> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse())
 }
 
-/// What is between quotes. Escapes stay as they are: no text of a snapshot has them.
+/// The text between quotes. Escapes are kept: no string of a snapshot has them.
 pub(crate) fn quoted(text: &str) -> Option<&str> {
     let quote = text.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
     text.strip_prefix(quote)?.strip_suffix(quote)
 }
 
-/// A text with `\uXXXX` in it, as protocol 0 writes them.
+/// A string in which protocol 0 wrote `\uXXXX`, without these escapes.
 pub(crate) fn unescaped(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
         return Cow::Borrowed(text);
@@ -114,7 +114,7 @@ pub(crate) fn unescaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(result)
 }
 
-/// Whether bytes are UTF-8 but for lone surrogates, as Python's `surrogatepass` writes them.
+/// Whether bytes are UTF-8 that may have lone surrogates, as Python's `surrogatepass` writes them.
 pub(crate) fn is_utf8_with_surrogates(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     while let Err(error) = std::str::from_utf8(rest) {

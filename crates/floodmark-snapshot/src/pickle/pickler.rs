@@ -1,4 +1,4 @@
-//! Writes pickles: protocol 4, what is said twice is said once.
+//! Writes pickles of protocol 4. Repeated strings come from the memo.
 
 use std::io::{self, Write};
 
@@ -6,21 +6,21 @@ use hashbrown::HashMap;
 
 use crate::pickle::opcode as op;
 
-/// What is written at once.
+/// The buffer is written when it has this number of bytes.
 const FLUSH_BYTES: usize = 1 << 16;
 
-/// A pickle that is being written.
+/// Writes one pickle, as Python's `pickle.Pickler`.
 pub(crate) struct Pickler<'a, W> {
     out: &'a mut W,
     buffer: Vec<u8>,
     memo_count: u32,
-    texts: HashMap<String, u32>,
+    strings: HashMap<String, u32>,
 }
 
 impl<'a, W: Write> Pickler<'a, W> {
     pub(crate) fn new(out: &'a mut W) -> Self {
         let buffer = vec![op::PROTO, 4];
-        Self { out, buffer, memo_count: 0, texts: HashMap::new() }
+        Self { out, buffer, memo_count: 0, strings: HashMap::new() }
     }
 
     pub(crate) fn finish(mut self) -> io::Result<()> {
@@ -29,7 +29,7 @@ impl<'a, W: Write> Pickler<'a, W> {
         self.out.flush()
     }
 
-    /// Begins a dict: keys and values follow.
+    /// Begins a dict. Keys and values follow.
     pub(crate) fn begin_dict(&mut self) {
         self.buffer.extend_from_slice(&[op::EMPTY_DICT, op::MARK]);
     }
@@ -39,7 +39,7 @@ impl<'a, W: Write> Pickler<'a, W> {
         self.flush()
     }
 
-    /// Begins a list: its items follow.
+    /// Begins a list. Its items follow.
     pub(crate) fn begin_list(&mut self) {
         self.buffer.extend_from_slice(&[op::EMPTY_LIST, op::MARK]);
     }
@@ -57,27 +57,27 @@ impl<'a, W: Write> Pickler<'a, W> {
         Ok(())
     }
 
-    /// Remembers what was just written, and returns its number.
-    pub(crate) fn remember(&mut self) -> u32 {
+    /// Puts the value that was written last into the memo, and returns its index there.
+    pub(crate) fn memoize(&mut self) -> u32 {
         self.buffer.push(op::MEMOIZE);
         self.memo_count += 1;
         self.memo_count - 1
     }
 
-    /// Writes again what was remembered.
-    pub(crate) fn recall(&mut self, number: u32) {
-        if let Ok(short) = u8::try_from(number) {
+    /// Writes a value of the memo.
+    pub(crate) fn get(&mut self, index: u32) {
+        if let Ok(short) = u8::try_from(index) {
             self.buffer.extend_from_slice(&[op::BINGET, short]);
         } else {
             self.buffer.push(op::LONG_BINGET);
-            self.buffer.extend_from_slice(&number.to_le_bytes());
+            self.buffer.extend_from_slice(&index.to_le_bytes());
         }
     }
 
-    /// A text, or a key.
-    pub(crate) fn text(&mut self, text: &str) {
-        if let Some(&known) = self.texts.get(text) {
-            self.recall(known);
+    /// Writes a string.
+    pub(crate) fn string(&mut self, text: &str) {
+        if let Some(&known) = self.strings.get(text) {
+            self.get(known);
             return;
         }
         if let Ok(length) = u8::try_from(text.len()) {
@@ -87,8 +87,8 @@ impl<'a, W: Write> Pickler<'a, W> {
             self.buffer.extend_from_slice(&(text.len() as u64).to_le_bytes());
         }
         self.buffer.extend_from_slice(text.as_bytes());
-        let number = self.remember();
-        self.texts.insert(text.to_owned(), number);
+        let index = self.memoize();
+        self.strings.insert(text.to_owned(), index);
     }
 
     pub(crate) fn number(&mut self, number: u64) {
@@ -102,7 +102,7 @@ impl<'a, W: Write> Pickler<'a, W> {
             self.buffer.push(op::BININT);
             self.buffer.extend_from_slice(&number.to_le_bytes());
         } else {
-            // One more byte when the highest bit would be taken for a sign.
+            // A positive number whose highest bit is set needs one more byte.
             let length = 8 - number.leading_zeros() as usize / 8 + 1;
             let length = if bytes[length - 2] & 0x80 == 0 { length - 1 } else { length };
             let mut padded = [0; 9];

@@ -9,7 +9,7 @@ impl<S: PickleInput> Unpickler<S> {
     pub(crate) fn tuple(&mut self, length: usize) -> Result<(), SnapshotError> {
         let mut last_two = [Value::Opaque; 2];
         for at in 0..length {
-            let value = self.pop_whole()?;
+            let value = self.pop_closed()?;
             if let Some(slot) = last_two.get_mut(at) {
                 *slot = value;
             }
@@ -23,7 +23,7 @@ impl<S: PickleInput> Unpickler<S> {
     }
 
     pub(crate) fn append_item(&mut self) -> Result<(), SnapshotError> {
-        let value = self.pop_whole()?;
+        let value = self.pop_closed()?;
         let target = *self.stack.last().ok_or_else(|| self.underflow())?;
         self.append(target, value)
     }
@@ -37,7 +37,7 @@ impl<S: PickleInput> Unpickler<S> {
         self.append_above(base, target)
     }
 
-    /// Makes everything whole that lies above a height.
+    /// Closes all dicts and lists of the stack from `base` on.
     #[inline]
     fn close_above(&mut self, base: usize) {
         for value in self.stack.iter_mut().skip(base) {
@@ -52,7 +52,7 @@ impl<S: PickleInput> Unpickler<S> {
         if let Value::OpenList(list) = target {
             self.open.append_all(list, &self.stack[base..], &mut self.contents);
         } else if !target.is_opaque() {
-            // An opaque target is the same list, met again while it is being made: nothing that torch writes.
+            // An opaque target is a list that refers to itself. Torch writes none.
             return Err(self.bad_argument());
         }
         self.stack.truncate(base);
@@ -70,28 +70,28 @@ impl<S: PickleInput> Unpickler<S> {
 
     pub(crate) fn list_of_items(&mut self) -> Result<(), SnapshotError> {
         let base = self.pop_mark()?;
-        let list = Value::OpenList(self.open.list().ok_or_else(|| self.too_deep())?);
+        let list = Value::OpenList(self.open.open_list().ok_or_else(|| self.too_deep())?);
         self.close_above(base);
         self.append_above(base, list)?;
         self.push(list)
     }
 
     pub(crate) fn set_item(&mut self) -> Result<(), SnapshotError> {
-        let value = self.pop_whole()?;
-        let key = self.pop_whole()?;
+        let value = self.pop_closed()?;
+        let key = self.pop_closed()?;
         let target = *self.stack.last().ok_or_else(|| self.underflow())?;
         self.set(target, key, value)
     }
 
-    /// Sets all items of a dict, with which it is whole: picklers set them at once.
+    /// Sets all items of a dict and closes it: picklers set them at once.
     #[inline]
     pub(crate) fn set_items(&mut self) -> Result<(), SnapshotError> {
         let base = self.pop_mark()?;
         let target = base.checked_sub(1).and_then(|at| self.stack.get(at)).copied();
         let target = target.ok_or_else(|| self.underflow())?;
         self.set_above(base, target)?;
-        if let Some(whole) = self.stack.last_mut() {
-            self.open.close(whole, &mut self.contents, &mut self.memo);
+        if let Some(complete) = self.stack.last_mut() {
+            self.open.close(complete, &mut self.contents, &mut self.memo);
         }
         Ok(())
     }
@@ -122,7 +122,7 @@ impl<S: PickleInput> Unpickler<S> {
 
     pub(crate) fn dict_of_items(&mut self) -> Result<(), SnapshotError> {
         let base = self.pop_mark()?;
-        let dict = Value::OpenDict(self.open.dict().ok_or_else(|| self.too_deep())?);
+        let dict = Value::OpenDict(self.open.open_dict().ok_or_else(|| self.too_deep())?);
         self.set_above(base, dict)?;
         self.push(dict)
     }

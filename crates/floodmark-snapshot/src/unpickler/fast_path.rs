@@ -1,8 +1,7 @@
 //! The most frequent opcodes of a snapshot, read without the stack.
 //!
-//! Items of a dict that are numbers, short texts or things from the memo go straight to their places, and so
-//! do frames of a list. Everything else is left to the machine, which goes on where this stops; with a
-//! snapshot of torch it would have done the same, in more steps.
+//! Items of a dict that are integers, short strings or values of the memo are stored at once, and so are frames of a list. At
+//! any other opcode the unpickler continues. With a snapshot of torch the result is the same as without the fast path.
 
 use crate::contents::value::Value;
 use crate::format::known_strings::{self as known, KEYS, StringId};
@@ -10,15 +9,15 @@ use crate::pickle::input::PickleInput;
 use crate::pickle::opcode as op;
 use crate::unpickler::Unpickler;
 
-/// No key with its value is longer here. Fewer bytes at hand are left to the machine.
+/// The longest key with its value. With fewer bytes in the buffer, the unpickler reads them.
 const MOST_ITEM_BYTES: usize = 32;
-/// The longest text that is read here.
+/// The longest string that the fast path reads.
 const MOST_TEXT_BYTES: usize = 16;
 
 impl<S: PickleInput> Unpickler<S> {
-    /// Sets items of a dict, as far as they are simple.
+    /// Sets the next items of a dict, up to one that is not simple.
     pub(crate) fn simple_items(&mut self, dict: u32) {
-        while let Some(bytes) = self.input.at_hand().first_chunk::<MOST_ITEM_BYTES>() {
+        while let Some(bytes) = self.input.buffered().first_chunk::<MOST_ITEM_BYTES>() {
             let Some((index, key_bytes)) = memo_reference(bytes) else { return };
             let Some(Value::String(key)) = self.memo.get(index) else { return };
             let Some((opcode, rest)) = bytes[key_bytes..].split_first() else { return };
@@ -49,7 +48,7 @@ impl<S: PickleInput> Unpickler<S> {
                 (op::BINGET | op::LONG_BINGET, _) => {
                     let Some((index, length)) = memo_reference(&bytes[key_bytes..]) else { return };
                     match self.memo.get(index) {
-                        Some(Value::String(word)) => items.set(key, Value::String(word)),
+                        Some(Value::String(string)) => items.set(key, Value::String(string)),
                         Some(Value::Stack(stack)) => items.set(key, Value::Stack(stack)),
                         Some(value) => items.set(key, value),
                         None => return,
@@ -64,15 +63,15 @@ impl<S: PickleInput> Unpickler<S> {
                     if length > MOST_TEXT_BYTES {
                         return;
                     }
-                    // Torch writes this anew for every event.
-                    let word = if text == b"N/A" {
+                    // Torch writes this string again for every event.
+                    let string = if text == b"N/A" {
                         known::NOT_COMPILED
                     } else {
                         let Ok(text) = std::str::from_utf8(text) else { return };
                         self.contents.strings.intern(text)
                     };
-                    items.set(key, Value::String(word));
-                    self.memo.put(self.memo.next_index(), Value::String(word));
+                    items.set(key, Value::String(string));
+                    self.memo.put(self.memo.next_index(), Value::String(string));
                     3 + length
                 }
                 _ => return,
@@ -81,9 +80,9 @@ impl<S: PickleInput> Unpickler<S> {
         }
     }
 
-    /// Appends frames from the memo to a list.
+    /// Appends the next frames to a list, as far as they come from the memo.
     pub(crate) fn simple_frames(&mut self, list: u32) {
-        while let Some((index, length)) = memo_reference(self.input.at_hand()) {
+        while let Some((index, length)) = memo_reference(self.input.buffered()) {
             let Some(Value::Frame(frame)) = self.memo.get(index) else { return };
             if !self.open.append_frame(list, frame) {
                 return;
@@ -93,14 +92,13 @@ impl<S: PickleInput> Unpickler<S> {
     }
 }
 
-/// Whether torch puts one number or one text under a key. Under others there may be tuples, whose first
-/// element looks like a value.
+/// Whether the value of a key is one integer or one string. Other keys have tuples, which begin like an integer.
 #[inline]
 fn is_simple(key: StringId) -> bool {
     (key as usize) < KEYS && !matches!(key, known::POOL_ID | known::SEGMENT_POOL_ID)
 }
 
-/// The number of a memo, and how many bytes say it.
+/// The memo index in the next opcode, and the length of the opcode.
 #[inline]
 fn memo_reference(bytes: &[u8]) -> Option<(u32, usize)> {
     match *bytes {

@@ -1,5 +1,5 @@
-//! What a pickle remembers, four bytes each: a real file remembers a million things and asks for a
-//! hundred of them.
+//! The memo of a pickle, with four bytes for each value: a snapshot puts a million values there and gets a hundred of
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -7,27 +7,27 @@ use crate::contents::value::Value;
 
 const KIND_BITS: u32 = 3;
 const OPAQUE: u32 = 0;
-const WORD: u32 = 1;
+const STRING: u32 = 1;
 const FRAME: u32 = 2;
 const STACK: u32 = 3;
 const POOL: u32 = 4;
 
-/// Values by the numbers that a pickle gives them.
+/// Values by memo index.
 #[derive(Debug, Default)]
 pub(crate) struct Memo {
-    /// Numbers that came in order, as all picklers give them.
+    /// Values whose indexes came in order, as all picklers write them.
     dense: Vec<u32>,
-    /// Any other.
+    /// All other values.
     sparse: BTreeMap<u32, u32>,
 }
 
 impl Memo {
-    /// The number that comes next.
+    /// The index that `MEMOIZE` uses next.
     pub(crate) fn next_index(&self) -> u32 {
         u32::try_from(self.dense.len() + self.sparse.len()).unwrap_or(u32::MAX)
     }
 
-    /// Remembers a value.
+    /// Puts a value at an index.
     #[inline]
     pub(crate) fn put(&mut self, index: u32, value: Value) {
         let packed = pack(value);
@@ -41,7 +41,7 @@ impl Memo {
         }
     }
 
-    /// What was remembered.
+    /// The value at an index.
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<Value> {
         let packed = self.dense.get(index as usize).or_else(|| self.sparse.get(&index));
@@ -49,11 +49,11 @@ impl Memo {
     }
 }
 
-/// Only what real snapshots ask for again keeps its meaning.
+/// Values of kinds that no snapshot gets from the memo become opaque.
 #[inline]
 fn pack(value: Value) -> u32 {
     let (kind, number) = match value {
-        Value::String(word) => (WORD, word),
+        Value::String(string) => (STRING, string),
         Value::Frame(frame) => (FRAME, frame),
         Value::Stack(stack) => (STACK, stack),
         Value::Pool(pool) => (POOL, pool),
@@ -77,7 +77,7 @@ fn pack(value: Value) -> u32 {
 fn unpack(packed: u32) -> Value {
     let number = packed >> KIND_BITS;
     match packed & ((1 << KIND_BITS) - 1) {
-        WORD => Value::String(number),
+        STRING => Value::String(number),
         FRAME => Value::Frame(number),
         STACK => Value::Stack(number),
         POOL => Value::Pool(number),

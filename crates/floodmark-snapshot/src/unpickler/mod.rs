@@ -1,8 +1,7 @@
-//! The pickle machine: reads opcodes of protocols 0 to 5, as data.
+//! Reads the opcodes of protocols 0 to 5, as data.
 //!
-//! No opcode can run code: those that ask Python to import or call something are errors. Nothing becomes a
-//! tree of objects: what a dict is, is known when its items are set, and then it is one small
-//! [`Value`]. `pickletools.py` of CPython is the reference for the opcodes.
+//! No opcode runs code: opcodes that import or call are errors. The unpickler builds no tree of objects: as soon as the items
+//! of a dict are set, the dict becomes one small [`Value`]. The reference for the opcodes is CPython's `pickletools.py`.
 
 mod container_opcodes;
 mod fast_path;
@@ -17,22 +16,22 @@ use crate::pickle::opcode::{self as op, name};
 use crate::unpickler::memo::Memo;
 use crate::unpickler::open_containers::OpenContainers;
 
-/// More values than this at once are in no snapshot: the C++ pickler lists all events of a device.
+/// The bound on the stack. No snapshot needs more: the C++ pickler pushes all events of a device.
 const MOST_VALUES: usize = 1 << 24;
-/// Lists and dicts inside each other.
+/// The bound on the nesting of lists and dicts.
 const MOST_MARKS: usize = 1 << 12;
 const NEWEST_PROTOCOL: u8 = 5;
 
-/// Runs one pickle.
+/// Reads one pickle.
 pub(crate) struct Unpickler<S> {
     pub(crate) input: S,
     pub(crate) stack: Vec<Value>,
-    /// Heights of the stack.
+    /// The heights of the stack at each `MARK`.
     marks: Vec<usize>,
     pub(crate) memo: Memo,
     pub(crate) open: OpenContainers,
     pub(crate) contents: SnapshotContents,
-    /// The opcode that runs, and where it is.
+    /// The current opcode, and its offset.
     opcode: u8,
     offset: u64,
 }
@@ -51,13 +50,13 @@ impl<S: PickleInput> Unpickler<S> {
         }
     }
 
-    /// Reads to the end of the pickle and of the bytes: its value, and the contents of that.
+    /// Reads to the end of the pickle and of its input. Returns the outermost value and the contents.
     pub(crate) fn run(mut self) -> Result<(Value, SnapshotContents), SnapshotError> {
         loop {
             self.offset = self.input.offset();
             self.opcode = self.input.byte()?;
             if self.opcode == op::STOP {
-                let value = self.pop_whole()?;
+                let value = self.pop_closed()?;
                 self.input.drain()?;
                 return Ok((value, self.contents));
             }
@@ -79,7 +78,7 @@ impl<S: PickleInput> Unpickler<S> {
             op::MEMOIZE => self.put(self.memo.next_index()),
             op::LONG1 => {
                 let length = self.input.byte()?;
-                self.long(length.into())
+                self.push_long(length.into())
             }
             op::MARK => self.mark(),
             op::BININT1 => {
@@ -96,24 +95,24 @@ impl<S: PickleInput> Unpickler<S> {
             }
             op::SHORT_BINUNICODE => {
                 let length = self.input.byte()?;
-                self.text(length.into())
+                self.push_string(length.into())
             }
             op::EMPTY_DICT => {
-                let dict = self.open.dict().ok_or_else(|| self.too_deep())?;
+                let dict = self.open.open_dict().ok_or_else(|| self.too_deep())?;
                 self.push(Value::OpenDict(dict))
             }
             op::EMPTY_LIST => {
-                let list = self.open.list().ok_or_else(|| self.too_deep())?;
+                let list = self.open.open_list().ok_or_else(|| self.too_deep())?;
                 self.push(Value::OpenList(list))
             }
             op::SETITEMS => self.set_items(),
             op::APPENDS => self.append_items(),
-            _ => self.seldom(),
+            _ => self.rare_step(),
         }
     }
 
-    /// Opcodes that a snapshot has a few of.
-    fn seldom(&mut self) -> Result<(), SnapshotError> {
+    /// Opcodes that are rare in a snapshot.
+    fn rare_step(&mut self) -> Result<(), SnapshotError> {
         match self.opcode {
             op::NONE | op::EMPTY_SET => self.push(Value::Opaque),
             op::NEWTRUE => self.push(Value::Int(1)),
@@ -155,35 +154,35 @@ impl<S: PickleInput> Unpickler<S> {
             op::LONG4 => {
                 let length = i32::from_le_bytes(self.input.array()?);
                 let length = u64::try_from(length).map_err(|_| self.bad_argument())?;
-                self.long(length)
+                self.push_long(length)
             }
             op::BINFLOAT => self.skip_value(8),
             op::PROTO => self.protocol(),
-            // How a pickle is cut into frames changes nothing: what is in them follows.
+            // The contents of a frame follow as if there were no frames.
             op::FRAME => self.input.take(8).map(|_| ()),
-            _ => self.texts_and_bytes(),
+            _ => self.string_step(),
         }
     }
 
-    fn texts_and_bytes(&mut self) -> Result<(), SnapshotError> {
+    fn string_step(&mut self) -> Result<(), SnapshotError> {
         match self.opcode {
             op::BINUNICODE => {
                 let length = self.length4()?;
-                self.text(length)
+                self.push_string(length)
             }
             op::BINUNICODE8 => {
                 let length = self.length8()?;
-                self.text(length)
+                self.push_string(length)
             }
-            // Python 2 wrote its texts like this.
+            // Python 2 wrote its strings like this.
             op::SHORT_BINSTRING => {
                 let length = self.input.byte()?;
-                self.python2_text(length.into())
+                self.push_python2_string(length.into())
             }
             op::BINSTRING => {
                 let length = i32::from_le_bytes(self.input.array()?);
                 let length = u64::try_from(length).map_err(|_| self.bad_argument())?;
-                self.python2_text(length)
+                self.push_python2_string(length)
             }
             op::SHORT_BINBYTES => {
                 let length = self.input.byte()?;
@@ -198,7 +197,7 @@ impl<S: PickleInput> Unpickler<S> {
                 self.skip_value(length)
             }
             op::INT | op::LONG | op::FLOAT | op::STRING | op::UNICODE | op::GET | op::PUT => {
-                self.line()
+                self.line_step()
             }
             byte => Err(match op::runs_code(byte) {
                 Some(opcode) => SnapshotError::AsksToRunCode { opcode, offset: self.offset },
@@ -208,7 +207,7 @@ impl<S: PickleInput> Unpickler<S> {
     }
 
     /// Opcodes of protocol 0: their argument is the rest of the line.
-    fn line(&mut self) -> Result<(), SnapshotError> {
+    fn line_step(&mut self) -> Result<(), SnapshotError> {
         let bad = self.bad_argument();
         let line = self.input.line()?;
         let Ok(line) = std::str::from_utf8(line) else { return Err(bad) };
@@ -248,9 +247,9 @@ impl<S: PickleInput> Unpickler<S> {
         Ok(u64::from_le_bytes(self.input.array()?))
     }
 
-    /// A whole number of any length. Those that do not fit 64 bits are nothing that torch writes.
+    /// An integer of any length. Torch writes none that does not fit 64 bits.
     #[inline]
-    fn long(&mut self, length: u64) -> Result<(), SnapshotError> {
+    fn push_long(&mut self, length: u64) -> Result<(), SnapshotError> {
         match op::little_endian(self.input.take(length)?) {
             Some(number) => self.push(Value::Int(number)),
             None => self.push(Value::Opaque),
@@ -258,23 +257,23 @@ impl<S: PickleInput> Unpickler<S> {
     }
 
     #[inline]
-    fn text(&mut self, length: u64) -> Result<(), SnapshotError> {
+    fn push_string(&mut self, length: u64) -> Result<(), SnapshotError> {
         let bytes = self.input.take(length)?;
-        let word = match std::str::from_utf8(bytes) {
+        let string = match std::str::from_utf8(bytes) {
             Ok(text) => self.contents.strings.intern(text),
-            // Python writes half a surrogate pair, of which file names may consist, as three bytes.
+            // A file name may have half a surrogate pair, which Python writes as three bytes.
             Err(_) if op::is_utf8_with_surrogates(bytes) => {
                 self.contents.strings.intern(&String::from_utf8_lossy(bytes))
             }
             Err(_) => return Err(self.bad_argument()),
         };
-        self.push(Value::String(word))
+        self.push(Value::String(string))
     }
 
-    fn python2_text(&mut self, length: u64) -> Result<(), SnapshotError> {
+    fn push_python2_string(&mut self, length: u64) -> Result<(), SnapshotError> {
         let text = String::from_utf8_lossy(self.input.take(length)?);
-        let word = self.contents.strings.intern(&text);
-        self.push(Value::String(word))
+        let string = self.contents.strings.intern(&text);
+        self.push(Value::String(string))
     }
 
     fn skip_value(&mut self, length: u64) -> Result<(), SnapshotError> {
@@ -291,7 +290,7 @@ impl<S: PickleInput> Unpickler<S> {
         Ok(())
     }
 
-    /// The value on top, which must lie above the last mark.
+    /// Pops the value on top, which must lie above the last mark.
     #[inline]
     pub(crate) fn pop(&mut self) -> Result<Value, SnapshotError> {
         if self.marks.last().is_some_and(|&mark| self.stack.len() <= mark) {
@@ -321,26 +320,26 @@ impl<S: PickleInput> Unpickler<S> {
 
     fn drop_above(&mut self, base: usize) -> Result<(), SnapshotError> {
         while self.stack.len() > base {
-            self.pop_whole()?;
+            self.pop_closed()?;
         }
         Ok(())
     }
 
     fn pop_item(&mut self) -> Result<(), SnapshotError> {
-        // A mark may be what lies on top.
+        // The top may be a mark.
         if self.marks.last() == Some(&self.stack.len()) {
             self.marks.pop();
             return Ok(());
         }
-        self.pop_whole().map(|_| ())
+        self.pop_closed().map(|_| ())
     }
 
     #[inline]
     fn get(&mut self, index: u32) -> Result<(), SnapshotError> {
-        // Each kind is pushed by itself: a value that goes through memory first is slow to read back.
+        // An arm for each kind: a value that goes through memory first is slow to read back.
         match self.memo.get(index) {
             Some(Value::Frame(frame)) => self.push(Value::Frame(frame)),
-            Some(Value::String(word)) => self.push(Value::String(word)),
+            Some(Value::String(string)) => self.push(Value::String(string)),
             Some(Value::Stack(stack)) => self.push(Value::Stack(stack)),
             Some(value) => self.push(value),
             None => Err(self.missing_memo(index)),
@@ -351,18 +350,18 @@ impl<S: PickleInput> Unpickler<S> {
     fn put(&mut self, index: u32) -> Result<(), SnapshotError> {
         match self.stack.last() {
             Some(&top @ (Value::OpenDict(_) | Value::OpenList(_))) => {
-                self.open.remember(top, index);
+                self.open.set_memo_index(top, index);
                 self.memo.put(index, Value::Opaque);
             }
-            Some(Value::String(word)) => self.memo.put(index, Value::String(*word)),
-            Some(&whole) => self.memo.put(index, whole),
+            Some(Value::String(string)) => self.memo.put(index, Value::String(*string)),
+            Some(&value) => self.memo.put(index, value),
             None => return Err(self.underflow()),
         }
         Ok(())
     }
 
-    /// The value on top, to which nothing will be added.
-    pub(crate) fn pop_whole(&mut self) -> Result<Value, SnapshotError> {
+    /// Pops the value on top, and closes it if it is a dict or a list.
+    pub(crate) fn pop_closed(&mut self) -> Result<Value, SnapshotError> {
         let mut value = self.pop()?;
         self.open.close(&mut value, &mut self.contents, &mut self.memo);
         Ok(value)
@@ -389,8 +388,8 @@ impl<S: PickleInput> Unpickler<S> {
     }
 }
 
-/// A second reference to the same thing. One that is still being made has one owner only, so that a
-/// thing inside itself cannot be closed twice.
+/// A second reference to a value. An open dict or list has one reference only, so that none that contains itself is closed
+/// twice.
 fn shared(value: Value) -> Value {
     if matches!(value, Value::OpenDict(_) | Value::OpenList(_)) { Value::Opaque } else { value }
 }

@@ -1,6 +1,6 @@
-//! Dicts and lists that may still get items.
+//! Dicts and lists to which the pickle may still add items.
 //!
-//! There are as many at once as are inside each other, so their places are used again and again.
+//! Few are open at once: those that contain each other. Their slots are reused.
 
 use crate::contents::dict_items::DictItems;
 use crate::contents::snapshot::{NOT_STORED, SnapshotContents};
@@ -8,13 +8,13 @@ use crate::contents::value::{IndexRange, ListOf, Value};
 use crate::format::known_strings as known;
 use crate::unpickler::memo::Memo;
 
-/// More at once are in no snapshot.
+/// The bound on open dicts, and on open lists. No snapshot needs more.
 const MOST_OPEN: usize = 1 << 12;
 
 #[derive(Debug)]
 struct Dict {
     items: DictItems,
-    /// Under which number the memo has it.
+    /// Its memo index.
     memo: Option<u32>,
 }
 
@@ -25,26 +25,26 @@ struct List {
     frames: Vec<u32>,
     traces: Vec<IndexRange>,
     memo: Option<u32>,
-    /// Which list it is: numbers are never used again.
+    /// A number that no other list has.
     serial: u64,
 }
 
-/// All that are open.
+/// All open dicts and lists.
 #[derive(Debug, Default)]
 pub(crate) struct OpenContainers {
     dicts: Vec<Dict>,
     free_dicts: Vec<u32>,
     lists: Vec<List>,
     free_lists: Vec<u32>,
-    /// Lists that are open, in the order in which they were made.
+    /// The open lists, in the order in which they were opened.
     order: Vec<u32>,
     serial: u64,
 }
 
 impl OpenContainers {
-    /// A new dict; `None` when there are too many.
+    /// Opens a dict; `None` if too many are open.
     #[inline]
-    pub(crate) fn dict(&mut self) -> Option<u32> {
+    pub(crate) fn open_dict(&mut self) -> Option<u32> {
         if let Some(slot) = self.free_dicts.pop() {
             return Some(slot);
         }
@@ -55,9 +55,9 @@ impl OpenContainers {
         u32::try_from(self.dicts.len() - 1).ok()
     }
 
-    /// A new list; `None` when there are too many.
+    /// Opens a list; `None` if too many are open.
     #[inline]
-    pub(crate) fn list(&mut self) -> Option<u32> {
+    pub(crate) fn open_list(&mut self) -> Option<u32> {
         let slot = match self.free_lists.pop() {
             Some(slot) => slot,
             None if self.lists.len() >= MOST_OPEN => return None,
@@ -72,9 +72,9 @@ impl OpenContainers {
         Some(slot)
     }
 
-    /// Notes under which number the memo has something that is open.
+    /// Sets the memo index of an open dict or list.
     #[inline]
-    pub(crate) fn remember(&mut self, value: Value, index: u32) {
+    pub(crate) fn set_memo_index(&mut self, value: Value, index: u32) {
         if let Value::OpenDict(slot) = value {
             self.dicts[slot as usize].memo = Some(index);
         } else if let Value::OpenList(slot) = value {
@@ -88,7 +88,7 @@ impl OpenContainers {
         &mut self.dicts[dict as usize].items
     }
 
-    /// Appends a frame; `false` when the list holds other things.
+    /// Appends a frame; `false` if the list has items of another kind.
     #[inline]
     pub(crate) fn append_frame(&mut self, list: u32, frame: u32) -> bool {
         let list = &mut self.lists[list as usize];
@@ -99,7 +99,7 @@ impl OpenContainers {
         fits
     }
 
-    /// Sets items: a key, its value, the next key, and so on. Keys that are no texts are passed over.
+    /// Sets items: a key, its value, the next key, and so on. Items whose key is no string are dropped.
     #[inline]
     pub(crate) fn set_all(&mut self, dict: u32, items: &[Value]) {
         let fields = &mut self.dicts[dict as usize].items;
@@ -110,7 +110,7 @@ impl OpenContainers {
         }
     }
 
-    /// Turns a whole dict or list into the value that it represents, in the memo too.
+    /// Replaces a complete dict or list by the value that it represents, in the memo too.
     pub(crate) fn close(
         &mut self,
         value: &mut Value,
@@ -131,12 +131,12 @@ impl OpenContainers {
         contents: &mut SnapshotContents,
         memo: &mut Memo,
     ) {
-        let around = self.order.last().map_or(0, |&list| self.lists[list as usize].serial);
+        let outer_list = self.order.last().map_or(0, |&list| self.lists[list as usize].serial);
         let dict = &mut self.dicts[slot as usize];
         let index = dict.memo.take();
         if dict.items.has(known::ACTION) {
-            // Most dicts are events. No snapshot reads one from the memo again.
-            *value = Value::Event(contents.add_event(&dict.items, around));
+            // Most dicts are events. No snapshot gets one from the memo.
+            *value = Value::Event(contents.add_event(&dict.items, outer_list));
         } else {
             *value = contents.add_dict(&dict.items);
             if let Some(index) = index {
@@ -154,7 +154,7 @@ impl OpenContainers {
         contents: &mut SnapshotContents,
         memo: &mut Memo,
     ) {
-        // The list that is closed is nearly always the innermost one.
+        // Nearly always this is the innermost list.
         if let Some(at) = self.order.iter().rposition(|&open| open == slot) {
             self.order.remove(at);
         }
@@ -186,7 +186,7 @@ impl OpenContainers {
         self.free_lists.push(slot);
     }
 
-    /// Appends items. What has no place in such a list is counted.
+    /// Appends items. Counts those that do not belong into the list.
     #[inline]
     pub(crate) fn append_all(
         &mut self,
@@ -208,10 +208,10 @@ impl OpenContainers {
 }
 
 impl List {
-    /// Adds something that is no frame; `false` when it has no place here.
+    /// Adds an item that is no frame; `false` if it does not belong into the list.
     fn append(&mut self, item: Value) -> bool {
         match item {
-            // Nothing that happened to memory.
+            // An event that changes no memory.
             Value::Event(NOT_STORED) => self.holds(ListOf::Events),
             Value::Event(number) => self.extend(ListOf::Events, number),
             Value::Block(number) => self.extend(ListOf::Blocks, number),
@@ -220,7 +220,7 @@ impl List {
             Value::History(number) => self.extend(ListOf::Histories, number),
             Value::Stack(0) => self.trace(IndexRange::default()),
             Value::List(ListOf::Events, events) => self.trace(events),
-            // `forward_frames` is a list of texts.
+            // `forward_frames` is a list of strings.
             Value::String(_) => true,
             Value::Opaque
             | Value::Int(_)
@@ -235,7 +235,7 @@ impl List {
         }
     }
 
-    /// Whether something of this kind may be in the list: all are of the kind of the first one.
+    /// Whether the list may have items of this kind. All items have the kind of the first.
     #[inline]
     fn holds(&mut self, of: ListOf) -> bool {
         if self.of == ListOf::Nothing {
@@ -245,7 +245,7 @@ impl List {
         self.of == of
     }
 
-    /// Adds what has the next number; what was in another list before stays there.
+    /// Adds the item with the next number. An item of another list stays there.
     fn extend(&mut self, of: ListOf, number: u32) -> bool {
         if !self.holds(of) {
             return false;
@@ -253,7 +253,7 @@ impl List {
         if self.range == IndexRange::default() {
             self.range = IndexRange { first: number, end: number };
         }
-        // A completion that is part of its free has the free's number.
+        // A completion that was merged with its free has the number of the free.
         let is_next = number == self.range.end || number.checked_add(1) == Some(self.range.end);
         if number == self.range.end {
             self.range.end = number.saturating_add(1);

@@ -77,7 +77,7 @@ struct About<'a> {
 impl<W: Write> Writer<'_, W> {
     fn snapshot(&mut self, places: &[Option<Device>]) -> io::Result<()> {
         self.dict(|this| {
-            this.pickler.text("segments");
+            this.pickler.string("segments");
             this.list(|this| {
                 for (place, device) in (0..).zip(places) {
                     let Some(device) = *device else { continue };
@@ -87,13 +87,13 @@ impl<W: Write> Writer<'_, W> {
                 }
                 Ok(())
             })?;
-            this.pickler.text("device_traces");
+            this.pickler.string("device_traces");
             this.list(|this| {
                 places.iter().try_for_each(|&device| this.list(|this| this.events(device)))
             })?;
-            this.pickler.text("allocator_settings");
+            this.pickler.string("allocator_settings");
             this.settings()?;
-            this.pickler.text("external_annotations");
+            this.pickler.string("external_annotations");
             this.list(Self::annotations)
         })
     }
@@ -111,24 +111,24 @@ impl<W: Write> Writer<'_, W> {
     }
 
     fn item(&mut self, key: &str, number: u64) {
-        self.pickler.text(key);
+        self.pickler.string(key);
         self.pickler.number(number);
     }
 
-    fn text_item(&mut self, key: &str, text: &str) {
-        self.pickler.text(key);
-        self.pickler.text(text);
+    fn string_item(&mut self, key: &str, text: &str) {
+        self.pickler.string(key);
+        self.pickler.string(text);
     }
 
     fn settings(&mut self) -> io::Result<()> {
         let conf = self.trace.header.allocator_conf.as_str();
         self.dict(|this| {
-            this.text_item("PYTORCH_CUDA_ALLOC_CONF", conf);
-            this.pickler.text("max_split_size");
+            this.string_item("PYTORCH_CUDA_ALLOC_CONF", conf);
+            this.pickler.string("max_split_size");
             this.pickler.minus_one();
-            this.pickler.text("garbage_collection_threshold");
+            this.pickler.string("garbage_collection_threshold");
             this.pickler.float(0.0);
-            this.pickler.text("expandable_segments");
+            this.pickler.string("expandable_segments");
             this.pickler.boolean(conf.contains("expandable_segments:True"));
             Ok(())
         })
@@ -149,14 +149,14 @@ impl<W: Write> Writer<'_, W> {
             this.item("active_size", sum(is_active, |block| block.bytes));
             this.item("requested_size", sum(is_active, |block| block.requested));
             this.item("stream", segment.about.stream);
-            this.text_item("segment_type", kind);
-            this.pickler.text("segment_pool_id");
+            this.string_item("segment_type", kind);
+            this.pickler.string("segment_pool_id");
             this.pickler.pair(segment.about.pool);
-            this.pickler.text("is_expandable");
+            this.pickler.string("is_expandable");
             this.pickler.boolean(segment.about.is_expandable);
-            this.pickler.text("frames");
+            this.pickler.string("frames");
             this.stack(segment.about.stack)?;
-            this.pickler.text("blocks");
+            this.pickler.string("blocks");
             this.list(|this| segment.blocks.iter().try_for_each(|block| this.block(block)))
         })
     }
@@ -166,8 +166,8 @@ impl<W: Write> Writer<'_, W> {
             this.item("address", block.addr);
             this.item("size", block.bytes);
             this.item("requested_size", block.requested);
-            this.text_item("state", block.state);
-            this.pickler.text("frames");
+            this.string_item("state", block.state);
+            this.pickler.string("frames");
             this.stack(block.stack)
         })
     }
@@ -175,7 +175,7 @@ impl<W: Write> Writer<'_, W> {
     /// A list of frames, innermost first; each list and each frame is written once.
     fn stack(&mut self, id: StackId) -> io::Result<()> {
         if let Some(&known) = self.stacks.get(&id) {
-            self.pickler.recall(known);
+            self.pickler.get(known);
             return Ok(());
         }
         self.pickler.begin_list();
@@ -184,25 +184,25 @@ impl<W: Write> Writer<'_, W> {
             self.frame(frame.code, frame.line)?;
         }
         self.pickler.end_list()?;
-        let number = self.pickler.remember();
+        let number = self.pickler.memoize();
         self.stacks.insert(id, number);
         Ok(())
     }
 
     fn frame(&mut self, id: CodeId, line: u32) -> io::Result<()> {
         if let Some(&known) = self.frames.get(&(id, line)) {
-            self.pickler.recall(known);
+            self.pickler.get(known);
             return Ok(());
         }
         let code = self.trace.code(id);
         let (name, file) = code.map_or(("?", "?"), |code| (code.name.as_str(), code.file.as_str()));
         self.dict(|this| {
-            this.text_item("name", name);
-            this.text_item("filename", file);
+            this.string_item("name", name);
+            this.string_item("filename", file);
             this.item("line", line.into());
             Ok(())
         })?;
-        let number = self.pickler.remember();
+        let number = self.pickler.memoize();
         self.frames.insert((id, line), number);
         Ok(())
     }
@@ -346,19 +346,19 @@ impl<W: Write> Writer<'_, W> {
         let trace = self.trace;
         let addr = if about.action == "oom" { "device_free" } else { "addr" };
         self.dict(|this| {
-            this.text_item("action", about.action);
+            this.string_item("action", about.action);
             this.item(addr, about.addr);
             this.item("size", about.bytes.0);
             this.item("stream", stream_number(trace.text(about.stream.into())));
             this.item("time_us", about.time);
-            this.text_item("compile_context", trace.text(about.op).unwrap_or("N/A"));
-            this.text_item("user_metadata", trace.text(about.user).unwrap_or_default());
+            this.string_item("compile_context", trace.text(about.op).unwrap_or("N/A"));
+            this.string_item("user_metadata", trace.text(about.user).unwrap_or_default());
             if this.has_pools {
-                this.pickler.text("pool_id");
+                this.pickler.string("pool_id");
                 this.pickler.pair(pool_numbers(trace.text(about.pool.into())));
             }
             let Some(stack) = about.stack else { return Ok(()) };
-            this.pickler.text("frames");
+            this.pickler.string("frames");
             this.stack(stack)
         })
     }
@@ -378,8 +378,8 @@ impl<W: Write> Writer<'_, W> {
             };
             let time = self.time(event);
             self.dict(|this| {
-                this.text_item("stage", stage);
-                this.text_item("name", &name);
+                this.string_item("stage", stage);
+                this.string_item("name", &name);
                 this.item("device", 0);
                 this.item("time_us", time);
                 Ok(())
