@@ -1,4 +1,4 @@
-//! What `record_function` said: optimizers, steps of the profiler, and phases.
+//! The annotations of `record_function`: optimizer steps, profiler steps and phases.
 
 use floodmark_trace::{Device, EventKind, Micros, Row, TextKind};
 
@@ -7,16 +7,16 @@ use crate::contents::strings::Strings;
 use crate::format::known_strings::StringId;
 use crate::import::text_rows::TextRows;
 
-/// More phases inside each other are not kept apart.
+/// The bound on open phases: further ones are not tracked.
 const MOST_OPEN: usize = 256;
 
-/// Annotations in the order of their times, and those that are open.
+/// The annotations in the order of their times, and the open phases.
 #[derive(Debug, Default)]
 pub(crate) struct Annotations {
-    /// Those to come, the next one last.
+    /// The annotations that are not yet added, the next one last.
     left: Vec<Annotation>,
     open: Vec<StringId>,
-    /// The innermost open phase, as a text; 0 when none is.
+    /// The text of the innermost open phase; 0 if no phase is open.
     pub(crate) phase: u32,
 }
 
@@ -28,9 +28,14 @@ impl Annotations {
         Self { left, ..Self::default() }
     }
 
-    /// The next row that comes before an event at `time`; all that are left when there is no event.
+    /// The number of annotations that are not yet added.
+    pub(crate) fn len(&self) -> usize {
+        self.left.len()
+    }
+
+    /// The row of the next annotation before an event at `time`; without an event, of the next annotation.
     ///
-    /// What happens in the microsecond in which a stretch begins or ends is inside it.
+    /// An event in the microsecond in which a phase begins or ends belongs to the phase.
     pub(crate) fn next_before(
         &mut self,
         time: Option<u64>,
@@ -73,17 +78,18 @@ impl Annotations {
             step.stack = number.parse().unwrap_or(0);
             return (!is_start).then_some(step);
         }
-        let id = texts.word(TextKind::Phase, name, strings);
+        let id = texts.string(TextKind::Phase, name, strings);
         let mut phase = row(if is_start { EventKind::PhaseBegin } else { EventKind::PhaseEnd });
         phase.stack = id;
         if is_start && self.open.len() < MOST_OPEN {
             self.open.push(name);
         } else if !is_start {
-            // Without its beginning, an end says nothing.
+            // An end without a beginning is dropped.
             let at = self.open.iter().rposition(|&open| open == name)?;
             self.open.remove(at);
         }
-        self.phase = self.open.last().map_or(0, |&open| texts.word(TextKind::Phase, open, strings));
+        self.phase =
+            self.open.last().map_or(0, |&open| texts.string(TextKind::Phase, open, strings));
         Some(phase)
     }
 }

@@ -1,8 +1,8 @@
-//! What was live before the history began: the history, read backwards.
+//! The memory before the history began.
 //!
-//! The history is a ring, so it has nearly always lost its beginning. But the segments and blocks at the end
-//! are known. What is live at the end and was not allocated in the history was live before it; so was what
-//! the history frees and does not allocate.
+//! Torch's history is a ring buffer and has nearly always lost its beginning, but the snapshot has the segments and blocks at
+//! the end. A block was live before the history if it is live at the end and the history does not allocate it, or if the
+//! history frees it and does not allocate it.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -13,12 +13,12 @@ use crate::contents::trace_entries::{Action, EntryCursor, TraceEntries, TraceEnt
 /// Every block is a multiple of this: `kMinBlockSize` of the caching allocator.
 const BLOCK_BYTES: u64 = 512;
 
-/// The smallest block for a request. The size of the real block is not in the history.
+/// The smallest block for a request. The history does not have the size of the real block.
 pub(crate) fn rounded(requested: u64) -> u64 {
     requested.max(1).checked_next_multiple_of(BLOCK_BYTES).unwrap_or(requested)
 }
 
-/// A block from before.
+/// A block that was live before the history.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InitialBlock {
     pub(crate) addr: u64,
@@ -29,7 +29,7 @@ pub(crate) struct InitialBlock {
     pub(crate) stack: u32,
 }
 
-/// What is known of a stretch of a segment from before.
+/// The attributes of a range of memory that was reserved before the history.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SegmentPart {
     pub(crate) stream: u64,
@@ -37,20 +37,20 @@ pub(crate) struct SegmentPart {
     pub(crate) stack: u32,
 }
 
-/// The beginning of one device, and how much follows.
+/// The memory of one device before its history, and the size of the history.
 #[derive(Debug)]
 pub(crate) struct InitialMemory {
     pub(crate) blocks: Vec<InitialBlock>,
     pub(crate) segments: AddressRanges<SegmentPart>,
     pub(crate) allocations: usize,
-    /// In the order in which they were met.
+    /// In the order of their first events.
     pub(crate) streams: Vec<u64>,
     known_streams: HashSet<u64>,
-    /// For segments at the end: how many others the history frees at the same addresses.
-    pub(crate) earlier: HashMap<u64, u32>,
+    /// For segments at the end: the number of earlier segments that the history frees at the same addresses.
+    pub(crate) earlier_segments: HashMap<u64, u32>,
 }
 
-/// The device as it was at the end.
+/// The segments and blocks of a device at the end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FinalMemory<'a> {
     /// In the order of their addresses.
@@ -59,7 +59,7 @@ pub(crate) struct FinalMemory<'a> {
 }
 
 impl<'a> FinalMemory<'a> {
-    /// The segment around an address.
+    /// The segment that contains an address.
     pub(crate) fn segment_of(&self, addr: u64) -> Option<&'a Segment> {
         let after = self.segments.partition_point(|segment| segment.addr <= addr);
         let segment = self.segments.get(after.checked_sub(1)?)?;
@@ -73,7 +73,7 @@ impl<'a> FinalMemory<'a> {
     }
 }
 
-/// Reads the history of a device and finds what was live before it.
+/// Reads the history of a device and finds the memory before it.
 pub(crate) fn find_initial_memory(
     entries: &mut TraceEntries,
     cursor: Option<EntryCursor>,
@@ -85,16 +85,16 @@ pub(crate) fn find_initial_memory(
         allocations: 0,
         streams: Vec::new(),
         known_streams: HashSet::new(),
-        earlier: HashMap::new(),
+        earlier_segments: HashMap::new(),
     };
-    let mut seen = Seen::default();
+    let mut seen = HistoryAddresses::default();
     if let Some(mut cursor) = cursor {
         while let Some(entry) = entries.next(&mut cursor, false) {
-            seen.look_at(&entry, &mut before, end);
+            seen.add_entry(&entry, &mut before, end);
         }
     }
     for segment in end.segments {
-        before.note_stream(segment.stream);
+        before.add_stream(segment.stream);
         before.add_survivors(segment, end.blocks_of(segment), &seen);
         let Segment { addr, bytes, stream, pool, stack, .. } = *segment;
         before.segments.add(addr, bytes, SegmentPart { stream, pool, stack });
@@ -108,7 +108,7 @@ pub(crate) fn find_initial_memory(
                 let (stream, pool) = (entry.repeated.stream, entry.repeated.pool.checked_sub(1));
                 before.segments.add(entry.addr, entry.size, SegmentPart { stream, pool, stack: 0 });
             }
-            // Not events of segments.
+            // These are no events of segments.
             Action::Alloc
             | Action::FreeRequested
             | Action::FreeCompleted
@@ -118,7 +118,7 @@ pub(crate) fn find_initial_memory(
     }
     for block in &mut before.blocks {
         let around = end.segment_of(block.addr);
-        if around.is_some_and(|segment| before.earlier.contains_key(&segment.addr)) {
+        if around.is_some_and(|segment| before.earlier_segments.contains_key(&segment.addr)) {
             block.pool = None;
         }
     }
@@ -126,24 +126,25 @@ pub(crate) fn find_initial_memory(
     before
 }
 
-/// What the history says of addresses.
+/// The addresses that the history allocates and frees.
 #[derive(Debug, Default)]
-struct Seen {
-    live: HashMap<u64, ()>,
+struct HistoryAddresses {
+    live: HashSet<u64>,
+    /// Addresses that are freed before they are allocated.
     freed_first: HashSet<u64>,
     segment_events: Vec<TraceEntry>,
 }
 
-impl Seen {
-    fn look_at(&mut self, entry: &TraceEntry, before: &mut InitialMemory, end: FinalMemory<'_>) {
-        before.note_stream(entry.repeated.stream);
+impl HistoryAddresses {
+    fn add_entry(&mut self, entry: &TraceEntry, before: &mut InitialMemory, end: FinalMemory<'_>) {
+        before.add_stream(entry.repeated.stream);
         match entry.action {
             Action::Alloc => {
-                self.live.insert(entry.addr, ());
+                self.live.insert(entry.addr);
                 before.allocations += 1;
             }
             Action::FreeRequested => {
-                if self.live.remove(&entry.addr).is_none() && self.freed_first.insert(entry.addr) {
+                if !self.live.remove(&entry.addr) && self.freed_first.insert(entry.addr) {
                     let around = end.segment_of(entry.addr);
                     before.blocks.push(InitialBlock {
                         addr: entry.addr,
@@ -166,7 +167,7 @@ impl Seen {
                 self.segment_events.push(*entry);
                 let around = end.segment_of(entry.addr);
                 if let Some(segment) = around.filter(|_| entry.action == Action::SegmentFree) {
-                    *before.earlier.entry(segment.addr).or_default() += 1;
+                    *before.earlier_segments.entry(segment.addr).or_default() += 1;
                 }
             }
             Action::FreeCompleted | Action::Oom | Action::Annotate => {}
@@ -175,19 +176,19 @@ impl Seen {
 }
 
 impl InitialMemory {
-    fn note_stream(&mut self, stream: u64) {
+    fn add_stream(&mut self, stream: u64) {
         if self.streams.first() != Some(&stream) && self.known_streams.insert(stream) {
             self.streams.push(stream);
         }
     }
 
-    /// Blocks that are live at the end and were not allocated in the history.
-    fn add_survivors(&mut self, segment: &Segment, blocks: &[Block], seen: &Seen) {
+    /// Adds the blocks that are live at the end and that the history does not allocate.
+    fn add_survivors(&mut self, segment: &Segment, blocks: &[Block], seen: &HistoryAddresses) {
         for block in blocks {
-            let is_news = block.state == BlockState::Allocated
-                && !seen.live.contains_key(&block.addr)
+            let is_initial = block.state == BlockState::Allocated
+                && !seen.live.contains(&block.addr)
                 && !seen.freed_first.contains(&block.addr);
-            if is_news {
+            if is_initial {
                 self.blocks.push(InitialBlock {
                     addr: block.addr,
                     bytes: block.size,

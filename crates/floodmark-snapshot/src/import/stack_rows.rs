@@ -1,11 +1,11 @@
-//! Modules, optimizers and the backward pass, as far as frames of a stack show them.
+//! The call stacks as rows, with the modules, optimizers and the backward pass that their frames show.
 //!
-//! A snapshot has functions and lines, no objects. The `forward` that `nn.Module._call_impl` leads to is a
-//! module's; it is named after its class, where the frame has a qualified name, else after its file, and the line that
-//! calls it, so modules that one line of a loop calls are one.
+//! A snapshot has functions and lines, no objects. A `forward` below `nn.Module._call_impl` belongs to a module. The module's
+//! name is its class, if the frame has a qualified name, or else its file, with the line that calls it. Modules that one line
+//! of a loop calls are therefore one module.
 //!
-//! Where torch recorded C++ frames too (its default), they lie between the Python frames. They are kept, marked as
-//! native, and take no part in what is derived, except that autograd's engine is one of them.
+//! By default torch records C++ frames too, between the Python frames. They are kept and marked as native, and nothing is
+//! derived from them, except from the frames of autograd's engine.
 
 use floodmark_trace::{Batch, CodeRow, ModuleRow, StackRow, is_python_library, stack_flags};
 use hashbrown::HashMap;
@@ -14,24 +14,24 @@ use crate::contents::call_tree::{CallTree, Frame};
 use crate::contents::strings::Strings;
 use crate::format::known_strings::StringId;
 
-/// A deeper module goes by the name of the one around it.
+/// A module at a greater depth is counted as its parent.
 const MOST_MODULES_DEEP: u32 = 48;
-/// A snapshot with more modules than this gets no more of them.
+/// The bound on the number of modules.
 const MOST_MODULES: u32 = 1 << 16;
 
-/// Stacks, as rows, and which of them ran in the backward pass.
+/// The rows of all stacks, and whether each ran in the backward pass.
 #[derive(Debug, Default)]
-pub(crate) struct Derived {
+pub(crate) struct StackRows {
     pub(crate) batch: Batch,
-    /// Per stack: whether it ran in the backward pass.
+    /// For each stack: whether it ran in the backward pass.
     pub(crate) is_backward: Vec<bool>,
 }
 
-/// What is known of a frame by its own.
+/// What a frame shows without its callers.
 #[derive(Debug, Clone, Copy, Default)]
-struct Trait {
+struct FrameFacts {
     code: u32,
-    /// Of [`stack_flags`], those that the frame itself gives a stack.
+    /// The [`stack_flags`] of a stack that ends in this frame.
     flags: u8,
     /// `_call_impl` or `_wrapped_call_impl`.
     calls_module: bool,
@@ -53,52 +53,52 @@ struct Modules {
     rows: Vec<ModuleRow>,
 }
 
-/// What is known of a stack beside its row.
+/// What a stack shows beside its row.
 #[derive(Debug, Clone, Copy, Default)]
-struct Known {
+struct StackFacts {
     flags: u8,
     /// The innermost module.
     module: u32,
-    /// Code and line of the innermost frame that is not the machinery of a call.
+    /// Code and line of the innermost frame that is neither native nor part of `Module.__call__`.
     caller: (u32, u32),
-    /// Whether a module was called, and its `forward` is still to come: decorators may lie between.
+    /// Whether a module was called whose `forward` has no frame yet. Decorators may have frames in between.
     awaits_forward: bool,
 }
 
-/// Makes rows of all stacks.
-pub(crate) fn derive(tree: &CallTree, strings: &Strings) -> Derived {
+/// The rows of all stacks.
+pub(crate) fn stack_rows(tree: &CallTree, strings: &Strings) -> StackRows {
     let mut codes = Codes::default();
-    let traits: Vec<Trait> =
-        tree.frames.iter().map(|frame| codes.look_at(frame, strings)).collect();
+    let frame_facts: Vec<FrameFacts> =
+        tree.frames.iter().map(|frame| codes.add_frame(frame, strings)).collect();
     let mut modules = Modules { all: vec![Module::default()], ..Modules::default() };
     let mut stacks: Vec<StackRow> = Vec::with_capacity(tree.nodes.len());
-    // Callers come before whom they call.
-    let mut known = vec![Known::default()];
+    // A caller comes before the functions that it calls.
+    let mut facts = vec![StackFacts::default()];
     let mut is_backward = vec![false];
     for (id, node) in (1..).zip(tree.nodes.iter().skip(1)) {
-        let above = known[node.parent as usize];
-        let (frame, own) = (tree.frames[node.frame as usize], traits[node.frame as usize]);
-        let module = if above.awaits_forward && own.is_forward {
-            modules.enter(above.module, &frame, above.caller, strings)
+        let parent_facts = facts[node.parent as usize];
+        let (frame, own) = (tree.frames[node.frame as usize], frame_facts[node.frame as usize]);
+        let module = if parent_facts.awaits_forward && own.is_forward {
+            modules.add_module(parent_facts.module, &frame, parent_facts.caller, strings)
         } else {
             0
         };
         let is_native = own.flags & stack_flags::NATIVE != 0;
-        let awaits_forward = own.calls_module || above.awaits_forward && !own.is_forward;
-        let inherited = above.flags & !(stack_flags::LIBRARY | stack_flags::NATIVE);
+        let awaits_forward = own.calls_module || parent_facts.awaits_forward && !own.is_forward;
+        let inherited = parent_facts.flags & !(stack_flags::LIBRARY | stack_flags::NATIVE);
         let flags = inherited | own.flags | flag(module != 0, stack_flags::MODULE);
         let (parent, code, line) = (node.parent, own.code, frame.line);
         stacks.push(StackRow { id, parent, code, line, module, flags });
-        known.push(Known {
+        facts.push(StackFacts {
             flags,
-            module: if module == 0 { above.module } else { module },
-            caller: if awaits_forward || is_native { above.caller } else { (code, line) },
+            module: if module == 0 { parent_facts.module } else { module },
+            caller: if awaits_forward || is_native { parent_facts.caller } else { (code, line) },
             awaits_forward,
         });
         is_backward.push(is_backward[node.parent as usize] || own.is_backward);
     }
     let batch = Batch { stacks, codes: codes.rows, modules: modules.rows, ..Batch::default() };
-    Derived { batch, is_backward }
+    StackRows { batch, is_backward }
 }
 
 fn flag(is_set: bool, flag: u8) -> u8 {
@@ -106,26 +106,26 @@ fn flag(is_set: bool, flag: u8) -> u8 {
 }
 
 impl Modules {
-    /// The module whose `forward` is this frame, called from this line inside the module `around`.
-    fn enter(
+    /// The module whose `forward` is this frame, called from this line of the module `parent`.
+    fn add_module(
         &mut self,
-        around: u32,
+        parent: u32,
         forward: &Frame,
         (code, line): (u32, u32),
         strings: &Strings,
     ) -> u32 {
-        let key = (around, forward.file, forward.name, code, line);
+        let key = (parent, forward.file, forward.name, code, line);
         if let Some(&known) = self.known.get(&key) {
             return known;
         }
         let Ok(id) = u32::try_from(self.all.len()) else { return 0 };
-        let outer = self.all[around as usize].clone();
+        let outer = self.all[parent as usize].clone();
         if outer.depth >= MOST_MODULES_DEEP || id > MOST_MODULES {
             return 0;
         }
         let (file, function) = (strings.get(forward.file), strings.get(forward.name));
         let class = class_of(function).unwrap_or_else(|| stem(file)).to_owned();
-        let (root, name) = match (around, outer.name.is_empty()) {
+        let (root, name) = match (parent, outer.name.is_empty()) {
             (0, _) => (id, String::new()),
             (_, true) => (outer.root, format!("{class}:{line}")),
             (_, false) => (outer.root, format!("{}.{class}:{line}", outer.name)),
@@ -144,7 +144,7 @@ struct Codes {
 }
 
 impl Codes {
-    fn look_at(&mut self, frame: &Frame, strings: &Strings) -> Trait {
+    fn add_frame(&mut self, frame: &Frame, strings: &Strings) -> FrameFacts {
         let (file, name) = (strings.get(frame.file), strings.get(frame.name));
         let next = u32::try_from(self.rows.len() + 1).unwrap_or(0);
         let code = *self.known.entry((frame.file, frame.name)).or_insert_with(|| {
@@ -160,7 +160,7 @@ impl Codes {
         let flags = flag(is_library, stack_flags::LIBRARY)
             | flag(is_native, stack_flags::NATIVE)
             | flag(is_optimizer, stack_flags::OPTIMIZER);
-        Trait {
+        FrameFacts {
             code,
             flags,
             calls_module: in_torch == Some("nn/modules/module.py")
@@ -177,14 +177,14 @@ fn is_backward(in_torch: Option<&str>, name: &str) -> bool {
         Some(file) if file.starts_with("autograd/") => {
             matches!(name, "_engine_run_backward" | "backward" | "grad")
         }
-        // The engine itself, where C++ frames were recorded.
+        // The frames of the engine, if torch recorded C++ frames.
         _ => {
             name.contains("autograd::Engine::") || name.contains("autograd::python::PythonEngine::")
         }
     }
 }
 
-/// The path below the package `torch`, for a file of it.
+/// The path of a file of torch below the package `torch`; `None` for other files.
 fn in_torch(file: &str) -> Option<&str> {
     const PARTS: [&str; 8] =
         ["nn/", "optim/", "autograd/", "utils/", "_", "cuda/", "amp/", "distributed/"];
@@ -198,8 +198,8 @@ fn in_torch(file: &str) -> Option<&str> {
     PARTS.iter().any(|part| inside.starts_with(part)).then_some(inside)
 }
 
-/// Whether a frame is one of C or C++. Torch's symbolizer gives its source file, `??` or nothing, or, in the mode
-/// that reads no debug information, the shared object or the program that it lies in.
+/// Whether a frame is one of C or C++. Its file is a source file, `??` or empty, or, if torch's symbolizer reads no debug
+/// information, a shared object or a program.
 fn is_native(file: &str, name: &str) -> bool {
     const SOURCES: [&str; 12] =
         ["c", "cc", "cpp", "cxx", "cu", "cuh", "h", "hh", "hpp", "inl", "rs", "S"];
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_torch_are_told_from_others() {
+    fn files_of_torch_are_recognized() {
         let inside = "/opt/lib/python3.12/site-packages/torch/nn/modules/linear.py";
         assert_eq!(in_torch(inside), Some("nn/modules/linear.py"));
         assert_eq!(in_torch("/src/pytorch/torch/_tensor.py"), Some("_tensor.py"));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_cpp_are_told_from_those_of_python() {
+    fn frames_of_cpp_are_recognized() {
         let native = [
             ("??", "c10::cuda::CUDACachingAllocator::raw_alloc(unsigned long)"),
             ("", "torch::autograd::PyNode::apply(std::vector<at::Tensor>&&)"),

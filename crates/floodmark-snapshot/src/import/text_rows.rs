@@ -1,4 +1,4 @@
-//! Streams, pools, phases and operators: numbers for texts.
+//! The texts of the trace: streams, pools, phases and operators, each with a number.
 
 use floodmark_trace::{TextKind, TextRow};
 use hashbrown::HashMap;
@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use crate::contents::strings::Strings;
 use crate::format::known_strings::StringId;
 
-/// TextRows of a trace that is being made.
+/// The texts, and their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct TextRows {
     pub(crate) rows: Vec<TextRow>,
@@ -23,7 +23,7 @@ impl TextRows {
         id
     }
 
-    /// Makes a stream known. Streams and pools come before all other texts: their numbers are 16 bits.
+    /// Adds a stream. Streams and pools come before all other texts, because their numbers have 16 bits.
     pub(crate) fn add_stream(&mut self, stream: u64) {
         if !self.streams.contains_key(&stream) && self.rows.len() < usize::from(u16::MAX) {
             let id = self.add(TextKind::Stream, format!("0x{stream:x}"));
@@ -31,7 +31,7 @@ impl TextRows {
         }
     }
 
-    /// Makes all pools known. The default one, `(0, 0)`, has no name.
+    /// Adds all pools. The default pool, `(0, 0)`, has no text.
     pub(crate) fn add_pools(&mut self, pools: &[(i64, i64)]) {
         for (number, &(first, second)) in (0..).zip(pools) {
             if (first, second) != (0, 0) && self.rows.len() < usize::from(u16::MAX) {
@@ -56,13 +56,13 @@ impl TextRows {
         pool.and_then(|pool| self.pools.get(&pool)).copied().unwrap_or(0)
     }
 
-    /// The number of a text that is a word of the file.
-    pub(crate) fn word(&mut self, kind: TextKind, word: StringId, strings: &Strings) -> u32 {
-        if let Some(&id) = self.strings.get(&(kind, word)) {
+    /// The number of the text that is a string of the file.
+    pub(crate) fn string(&mut self, kind: TextKind, string: StringId, strings: &Strings) -> u32 {
+        if let Some(&id) = self.strings.get(&(kind, string)) {
             return id;
         }
-        let id = self.add(kind, strings.get(word).to_owned());
-        self.strings.insert((kind, word), id);
+        let id = self.add(kind, strings.get(string).to_owned());
+        self.strings.insert((kind, string), id);
         id
     }
 }

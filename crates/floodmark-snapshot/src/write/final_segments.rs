@@ -14,21 +14,21 @@ pub(crate) struct FinalBlock {
     pub(crate) state: &'static str,
 }
 
-/// What is known of a segment at the end.
+/// The attributes of a segment at the end.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct About {
+pub(crate) struct SegmentAttributes {
     pub(crate) stream: u64,
     pub(crate) pool: (u64, u64),
     pub(crate) stack: StackId,
     pub(crate) is_expandable: bool,
 }
 
-/// A segment at the end, with blocks from its first byte to its last.
+/// A segment at the end. Its blocks cover all of it.
 #[derive(Debug, Clone)]
 pub(crate) struct FinalSegment {
     pub(crate) addr: u64,
     pub(crate) bytes: u64,
-    pub(crate) about: About,
+    pub(crate) attributes: SegmentAttributes,
     pub(crate) blocks: Vec<FinalBlock>,
 }
 
@@ -41,10 +41,10 @@ pub(crate) fn segments_at_end(trace: &Trace, device: Device) -> Vec<FinalSegment
     let mut blocks = blocks_at_end(trace, device);
     blocks.sort_by_key(|block| block.addr);
     let mut segments = reserved_at_end(trace, device);
-    segments = join(segments, &blocks);
-    add_segments_around(&mut segments, &blocks);
+    segments = join_parts(segments, &blocks);
+    add_missing_segments(&mut segments, &blocks);
     for segment in &mut segments {
-        fill(segment, &blocks);
+        fill_segment(segment, &blocks);
     }
     segments
 }
@@ -72,28 +72,29 @@ fn blocks_at_end(trace: &Trace, device: Device) -> Vec<FinalBlock> {
 }
 
 fn reserved_at_end(trace: &Trace, device: Device) -> Vec<FinalSegment> {
-    let mut ranges: AddressRanges<About> = AddressRanges::new();
+    let mut ranges: AddressRanges<SegmentAttributes> = AddressRanges::new();
     for event in trace.events.iter().filter(|event| event.device == device) {
         let Some(change) = event.subject.segment_change() else { continue };
-        let (index, is_expandable, comes) = match change {
+        let (index, is_expandable, is_added) = match change {
             SegmentChange::Initial(index) | SegmentChange::Alloc(index) => (index, false, true),
             SegmentChange::Map(index) => (index, true, true),
             SegmentChange::Free(index) | SegmentChange::Unmap(index) => (index, false, false),
         };
         let Some(segment) = trace.segments.get(index as usize) else { continue };
-        if comes {
-            let about = About { is_expandable, ..about(trace, segment) };
-            ranges.add(segment.addr.0, segment.bytes.0, about);
+        if is_added {
+            let attributes = SegmentAttributes { is_expandable, ..attributes(trace, segment) };
+            ranges.add(segment.addr.0, segment.bytes.0, attributes);
         } else {
             ranges.remove(segment.addr.0, segment.bytes.0);
         }
     }
-    let segment = |(addr, bytes, about)| FinalSegment { addr, bytes, about, blocks: Vec::new() };
+    let segment =
+        |(addr, bytes, attributes)| FinalSegment { addr, bytes, attributes, blocks: Vec::new() };
     ranges.iter().map(segment).collect()
 }
 
-fn about(trace: &Trace, segment: &Segment) -> About {
-    About {
+fn attributes(trace: &Trace, segment: &Segment) -> SegmentAttributes {
+    SegmentAttributes {
         stream: stream_number(trace.text(segment.stream.into())),
         pool: pool_numbers(trace.text(segment.pool.into())),
         stack: segment.stack,
@@ -101,8 +102,8 @@ fn about(trace: &Trace, segment: &Segment) -> About {
     }
 }
 
-/// The parts of an expandable segment are one segment: those that grew, and those that a block spans.
-fn join(parts: Vec<FinalSegment>, blocks: &[FinalBlock]) -> Vec<FinalSegment> {
+/// Joins adjacent parts of an expandable segment, and parts that a block spans.
+fn join_parts(parts: Vec<FinalSegment>, blocks: &[FinalBlock]) -> Vec<FinalSegment> {
     let mut joined: Vec<FinalSegment> = Vec::with_capacity(parts.len());
     for part in parts {
         if let Some(before) = joined.last_mut() {
@@ -111,12 +112,12 @@ fn join(parts: Vec<FinalSegment>, blocks: &[FinalBlock]) -> Vec<FinalSegment> {
                 .checked_sub(1)
                 .and_then(|at| blocks.get(at))
                 .is_some_and(|block| block.addr.saturating_add(block.bytes) > part.addr);
-            let grew = part.about.is_expandable || before.about.is_expandable;
-            let is_same =
-                before.about.stream == part.about.stream && before.about.pool == part.about.pool;
+            let grew = part.attributes.is_expandable || before.attributes.is_expandable;
+            let is_same = before.attributes.stream == part.attributes.stream
+                && before.attributes.pool == part.attributes.pool;
             if before.addr.saturating_add(before.bytes) == part.addr && is_same && (grew || spans) {
                 before.bytes = before.bytes.saturating_add(part.bytes);
-                before.about.is_expandable = true;
+                before.attributes.is_expandable = true;
                 continue;
             }
         }
@@ -125,8 +126,8 @@ fn join(parts: Vec<FinalSegment>, blocks: &[FinalBlock]) -> Vec<FinalSegment> {
     joined
 }
 
-/// Blocks that lie in no segment, as all do on the CPU, get segments of their own: one a stretch.
-fn add_segments_around(segments: &mut Vec<FinalSegment>, blocks: &[FinalBlock]) {
+/// Adds a segment for each range of blocks that lie in no segment, as all blocks of the CPU.
+fn add_missing_segments(segments: &mut Vec<FinalSegment>, blocks: &[FinalBlock]) {
     let known = segments.len();
     for block in blocks {
         let after = segments[..known].partition_point(|segment| segment.addr <= block.addr);
@@ -142,7 +143,7 @@ fn add_segments_around(segments: &mut Vec<FinalSegment>, blocks: &[FinalBlock]) 
             _ => segments.push(FinalSegment {
                 addr: block.addr,
                 bytes: block.bytes,
-                about: About::default(),
+                attributes: SegmentAttributes::default(),
                 blocks: Vec::new(),
             }),
         }
@@ -150,8 +151,8 @@ fn add_segments_around(segments: &mut Vec<FinalSegment>, blocks: &[FinalBlock]) 
     segments.sort_by_key(|segment| segment.addr);
 }
 
-/// Puts blocks into their segment, and inactive ones between them.
-fn fill(segment: &mut FinalSegment, blocks: &[FinalBlock]) {
+/// Adds its blocks to a segment, and inactive blocks between them.
+fn fill_segment(segment: &mut FinalSegment, blocks: &[FinalBlock]) {
     let end = segment.addr.saturating_add(segment.bytes);
     let first = blocks.partition_point(|block| block.addr < segment.addr);
     let last = blocks.partition_point(|block| block.addr < end);
@@ -168,7 +169,7 @@ fn fill(segment: &mut FinalSegment, blocks: &[FinalBlock]) {
         if block.addr > at {
             segment.blocks.push(gap(at, block.addr - at));
         }
-        // Sizes that are not known for certain must not run into the next block.
+        // A size may be an estimate: a block ends before the next one begins.
         let limit = inside.get(number + 1).map_or(end, |next| next.addr);
         let bytes = block.bytes.min(limit - block.addr);
         if bytes > 0 {
@@ -181,13 +182,13 @@ fn fill(segment: &mut FinalSegment, blocks: &[FinalBlock]) {
     }
 }
 
-/// The handle of a stream, from its text.
+/// The handle of a stream, from its text in a trace.
 pub(crate) fn stream_number(text: Option<&str>) -> u64 {
     let digits = text.and_then(|text| text.strip_prefix("0x"));
     digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0)
 }
 
-/// The id of a pool, from its text.
+/// The id of a pool, from its text in a trace.
 pub(crate) fn pool_numbers(text: Option<&str>) -> (u64, u64) {
     let inside = text.and_then(|text| text.strip_prefix('(')?.strip_suffix(')'));
     let numbers = inside.and_then(|inside| inside.split_once(", "));

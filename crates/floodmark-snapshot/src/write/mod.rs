@@ -1,4 +1,4 @@
-//! A trace as a snapshot that torch's own viewers read.
+//! Writes a trace as a snapshot that torch's own viewers read.
 
 mod final_segments;
 
@@ -15,53 +15,53 @@ use crate::write::final_segments::{
     ALLOCATED, FinalBlock, FinalSegment, INACTIVE, pool_numbers, segments_at_end, stream_number,
 };
 
-/// Segments for small blocks are this long: `kSmallBuffer` of the caching allocator.
+/// `kSmallBuffer` of the caching allocator: the size of a segment of small blocks.
 const SMALL_SEGMENT_BYTES: u64 = 2 << 20;
 
-/// Writes a trace, or what happened on one device of it, as a snapshot of torch: a pickle that
-/// `torch/cuda/_memory_viz.py` and [`crate::read_snapshot`] read.
+/// Writes a trace, or the events of one of its devices, as a snapshot of torch: a pickle that `torch/cuda/_memory_viz.py` and
+/// [`crate::read_snapshot`] read.
 ///
-/// A CUDA device keeps its place in `device_traces`; others, such as the CPU, come after the last of them.
-/// Blocks that lie in no segment get one segment a stretch. Names of tensors have no place in a snapshot.
+/// A CUDA device keeps its index in `device_traces`. Other devices, such as the CPU, follow after the last of them. Adjacent
+/// blocks that lie in no segment get one segment. A snapshot has no names of tensors.
 pub fn write_snapshot(trace: &Trace, only: Option<Device>, out: &mut impl Write) -> io::Result<()> {
-    let places = places(trace, only);
+    let devices = device_order(trace, only);
     let has_pools = trace.allocations.iter().any(|allocation| allocation.pool.0 != 0);
     let pickler = Pickler::new(out);
     let mut writer =
         Writer { trace, pickler, frames: HashMap::new(), stacks: HashMap::new(), has_pools };
-    writer.snapshot(&places)?;
+    writer.snapshot(&devices)?;
     writer.pickler.finish()
 }
 
-/// Which device is at which place of `device_traces`.
-fn places(trace: &Trace, only: Option<Device>) -> Vec<Option<Device>> {
+/// The device at each index of `device_traces`.
+fn device_order(trace: &Trace, only: Option<Device>) -> Vec<Option<Device>> {
     let devices =
         trace.devices().into_iter().filter(|&device| only.is_none_or(|only| only == device));
     let (cuda, others): (Vec<Device>, Vec<Device>) =
         devices.partition(|device| device.kind == Device::cuda(0).kind && device.index >= 0);
-    let mut places = Vec::new();
+    let mut by_index = Vec::new();
     for device in cuda {
         let at = usize::try_from(device.index).unwrap_or(0);
-        if places.len() <= at {
-            places.resize(at + 1, None);
+        if by_index.len() <= at {
+            by_index.resize(at + 1, None);
         }
-        places[at] = Some(device);
+        by_index[at] = Some(device);
     }
-    places.extend(others.into_iter().map(Some));
-    places
+    by_index.extend(others.into_iter().map(Some));
+    by_index
 }
 
 struct Writer<'a, W> {
     trace: &'a Trace,
     pickler: Pickler<'a, W>,
-    /// What was written before, by its number in the memo.
+    /// The memo index of each frame and stack that was written.
     frames: HashMap<(CodeId, u32), u32>,
     stacks: HashMap<StackId, u32>,
     has_pools: bool,
 }
 
-/// What all events have.
-struct About<'a> {
+/// The fields of an event.
+struct EventFields<'a> {
     action: &'a str,
     addr: u64,
     bytes: Bytes,
@@ -70,16 +70,16 @@ struct About<'a> {
     pool: HandleId,
     op: TextId,
     user: TextId,
-    /// `None` where no stack was recorded.
+    /// `None` if no stack was recorded.
     stack: Option<StackId>,
 }
 
 impl<W: Write> Writer<'_, W> {
-    fn snapshot(&mut self, places: &[Option<Device>]) -> io::Result<()> {
+    fn snapshot(&mut self, devices: &[Option<Device>]) -> io::Result<()> {
         self.dict(|this| {
             this.pickler.string("segments");
             this.list(|this| {
-                for (place, device) in (0..).zip(places) {
+                for (place, device) in (0..).zip(devices) {
                     let Some(device) = *device else { continue };
                     for segment in segments_at_end(this.trace, device) {
                         this.segment(place, &segment)?;
@@ -89,7 +89,7 @@ impl<W: Write> Writer<'_, W> {
             })?;
             this.pickler.string("device_traces");
             this.list(|this| {
-                places.iter().try_for_each(|&device| this.list(|this| this.events(device)))
+                devices.iter().try_for_each(|&device| this.list(|this| this.events(device)))
             })?;
             this.pickler.string("allocator_settings");
             this.settings()?;
@@ -148,14 +148,14 @@ impl<W: Write> Writer<'_, W> {
             this.item("allocated_size", sum(|block| block.state == ALLOCATED, |block| block.bytes));
             this.item("active_size", sum(is_active, |block| block.bytes));
             this.item("requested_size", sum(is_active, |block| block.requested));
-            this.item("stream", segment.about.stream);
+            this.item("stream", segment.attributes.stream);
             this.string_item("segment_type", kind);
             this.pickler.string("segment_pool_id");
-            this.pickler.pair(segment.about.pool);
+            this.pickler.pair(segment.attributes.pool);
             this.pickler.string("is_expandable");
-            this.pickler.boolean(segment.about.is_expandable);
+            this.pickler.boolean(segment.attributes.is_expandable);
             this.pickler.string("frames");
-            this.stack(segment.about.stack)?;
+            this.stack(segment.attributes.stack)?;
             this.pickler.string("blocks");
             this.list(|this| segment.blocks.iter().try_for_each(|block| this.block(block)))
         })
@@ -172,14 +172,14 @@ impl<W: Write> Writer<'_, W> {
         })
     }
 
-    /// A list of frames, innermost first; each list and each frame is written once.
+    /// Writes a list of frames, innermost first. Each list and each frame is written once.
     fn stack(&mut self, id: StackId) -> io::Result<()> {
         if let Some(&known) = self.stacks.get(&id) {
             self.pickler.get(known);
             return Ok(());
         }
         self.pickler.begin_list();
-        // Remembered at its end: nothing inside it refers to it.
+        // It enters the memo at its end: no frame refers to it.
         for (_, frame) in self.trace.frames(id) {
             self.frame(frame.code, frame.line)?;
         }
@@ -208,7 +208,7 @@ impl<W: Write> Writer<'_, W> {
     }
 
     fn time(&self, event: &Event) -> u64 {
-        // 0 would be no time at all.
+        // 0 would mean that the event has no time.
         self.trace.header.started_unix_micros.max(1).saturating_add(event.time.0)
     }
 
@@ -226,7 +226,7 @@ impl<W: Write> Writer<'_, W> {
                 None if Some(event.device) == device => {
                     self.event(event, phases.last().copied().unwrap_or_default())?;
                 }
-                // The others are annotations, or of other devices.
+                // Annotations, and events of other devices.
                 Some(
                     ProgramEvent::Step(_)
                     | ProgramEvent::Mark(_)
@@ -264,7 +264,7 @@ impl<W: Write> Writer<'_, W> {
                 Some(oom) => self.oom(event, oom),
                 None => Ok(()),
             },
-            // The address of the first is unknown; a snapshot has no entries for the others.
+            // The address of a `FreeUnknown` is unknown. A snapshot has no entries for the others.
             Subject::FreeUnknown(_)
             | Subject::InitialSegment(_)
             | Subject::Reserved(_)
@@ -281,7 +281,7 @@ impl<W: Write> Writer<'_, W> {
     }
 
     fn alloc(&mut self, event: &Event, made: &Allocation, open_phase: TextId) -> io::Result<()> {
-        self.write_event(&About {
+        self.write_event(&EventFields {
             action: "alloc",
             addr: made.addr.0,
             bytes: made.requested,
@@ -290,12 +290,12 @@ impl<W: Write> Writer<'_, W> {
             pool: made.pool,
             op: made.op,
             user: if made.phase == open_phase { TextId(0) } else { made.phase },
-            stack: shown(made.stack, made.backward),
+            stack: written_stack(made.stack, made.backward),
         })
     }
 
     fn free(&mut self, event: &Event, freed: &Allocation, action: &str) -> io::Result<()> {
-        self.write_event(&About {
+        self.write_event(&EventFields {
             action,
             addr: freed.addr.0,
             bytes: freed.requested,
@@ -315,7 +315,7 @@ impl<W: Write> Writer<'_, W> {
         action: &str,
     ) -> io::Result<()> {
         let Some(segment) = segment else { return Ok(()) };
-        self.write_event(&About {
+        self.write_event(&EventFields {
             action,
             addr: segment.addr.0,
             bytes: segment.bytes,
@@ -324,12 +324,12 @@ impl<W: Write> Writer<'_, W> {
             pool: segment.pool,
             op: TextId(0),
             user: TextId(0),
-            stack: shown(segment.stack, false),
+            stack: written_stack(segment.stack, false),
         })
     }
 
     fn oom(&mut self, event: &Event, oom: &Oom) -> io::Result<()> {
-        self.write_event(&About {
+        self.write_event(&EventFields {
             action: "oom",
             addr: oom.device_free.unwrap_or_default().0,
             bytes: oom.requested,
@@ -338,26 +338,26 @@ impl<W: Write> Writer<'_, W> {
             pool: HandleId(0),
             op: TextId(0),
             user: TextId(0),
-            stack: shown(oom.stack, oom.backward),
+            stack: written_stack(oom.stack, oom.backward),
         })
     }
 
-    fn write_event(&mut self, about: &About<'_>) -> io::Result<()> {
+    fn write_event(&mut self, fields: &EventFields<'_>) -> io::Result<()> {
         let trace = self.trace;
-        let addr = if about.action == "oom" { "device_free" } else { "addr" };
+        let addr = if fields.action == "oom" { "device_free" } else { "addr" };
         self.dict(|this| {
-            this.string_item("action", about.action);
-            this.item(addr, about.addr);
-            this.item("size", about.bytes.0);
-            this.item("stream", stream_number(trace.text(about.stream.into())));
-            this.item("time_us", about.time);
-            this.string_item("compile_context", trace.text(about.op).unwrap_or("N/A"));
-            this.string_item("user_metadata", trace.text(about.user).unwrap_or_default());
+            this.string_item("action", fields.action);
+            this.item(addr, fields.addr);
+            this.item("size", fields.bytes.0);
+            this.item("stream", stream_number(trace.text(fields.stream.into())));
+            this.item("time_us", fields.time);
+            this.string_item("compile_context", trace.text(fields.op).unwrap_or("N/A"));
+            this.string_item("user_metadata", trace.text(fields.user).unwrap_or_default());
             if this.has_pools {
                 this.pickler.string("pool_id");
-                this.pickler.pair(pool_numbers(trace.text(about.pool.into())));
+                this.pickler.pair(pool_numbers(trace.text(fields.pool.into())));
             }
-            let Some(stack) = about.stack else { return Ok(()) };
+            let Some(stack) = fields.stack else { return Ok(()) };
             this.pickler.string("frames");
             this.stack(stack)
         })
@@ -389,8 +389,7 @@ impl<W: Write> Writer<'_, W> {
     }
 }
 
-/// The stack as torch would show it: threads of the backward pass have an empty one, and where none was
-/// recorded there is none.
-fn shown(stack: StackId, backward: bool) -> Option<StackId> {
+/// The stack as torch writes it: empty in threads of the backward pass, `None` if none was recorded.
+fn written_stack(stack: StackId, backward: bool) -> Option<StackId> {
     (stack.0 != 0 || backward).then_some(stack)
 }
