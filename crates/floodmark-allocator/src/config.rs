@@ -1,4 +1,4 @@
-//! `PYTORCH_CUDA_ALLOC_CONF`: what of it changes where blocks are placed.
+//! The options of `PYTORCH_CUDA_ALLOC_CONF` that decide where blocks are placed.
 
 use floodmark_trace::Hint;
 
@@ -13,15 +13,15 @@ const INTERVALS: usize = 16;
 /// Settings of the caching allocator, as one version of `PyTorch` understands them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AllocatorConfig {
-    /// Whose rules.
+    /// The version whose rules hold.
     pub version: TorchVersion,
     /// `expandable_segments`.
     pub expandable_segments: bool,
-    /// `max_split_size_mb`; `u64::MAX` for none.
+    /// `max_split_size_mb`; `u64::MAX` if it is not set.
     pub max_split: u64,
     /// `max_non_split_rounding_mb`.
     pub max_non_split_rounding: u64,
-    /// `garbage_collection_threshold`; 0 for off.
+    /// `garbage_collection_threshold`; 0 if it is not set.
     pub gc_threshold: f64,
     /// `large_segment_size_mb`.
     pub large_segment: u64,
@@ -33,35 +33,35 @@ pub struct AllocatorConfig {
     text: String,
 }
 
-/// Why a configuration makes no sense, or cannot be simulated.
+/// Why a configuration is invalid, or cannot be simulated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// No such option.
+    /// The version has no such option.
     #[error("`{key}` is not an option of PYTORCH_CUDA_ALLOC_CONF in torch {version}")]
     Unknown {
         /// The option.
         key: String,
-        /// In this version.
+        /// The version of torch.
         version: TorchVersion,
     },
-    /// A value that the option does not take.
+    /// The value is invalid for the option.
     #[error("`{key}` cannot be `{value}`: it must be {expected}")]
     Value {
         /// The option.
         key: String,
         /// Its value.
         value: String,
-        /// What it takes.
+        /// The valid values.
         expected: &'static str,
     },
-    /// The text does not have the form of options.
+    /// The text is not of the form `option:value`.
     #[error("`{0}` is not of the form `option:value`")]
     Form(String),
-    /// An option of pinned host memory.
+    /// The option is about pinned host memory.
     #[error("`{0}` is about pinned host memory, which is not simulated")]
     Pinned(String),
-    /// An option whose effect is not modelled.
+    /// The effect of the option is not simulated.
     #[error("`{0}` is not simulated")]
     NotSimulated(String),
 }
@@ -81,7 +81,7 @@ impl Hint for ConfigError {
 }
 
 impl AllocatorConfig {
-    /// The settings of a program that sets none.
+    /// The settings of a program that sets no option.
     pub fn default_of(version: TorchVersion) -> Self {
         Self {
             version,
@@ -97,12 +97,12 @@ impl AllocatorConfig {
         }
     }
 
-    /// Reads what `PYTORCH_CUDA_ALLOC_CONF` holds.
+    /// Parses the value of `PYTORCH_CUDA_ALLOC_CONF`.
     pub fn parse(text: &str, version: TorchVersion) -> Result<Self, ConfigError> {
         let mut config = Self::default_of(version);
         let text: String = text.split_whitespace().collect();
         let options = options(&text)?;
-        // Read before the others: their limits depend on it.
+        // This option comes first: the limits of the others depend on it.
         for &(key, value) in options.iter().filter(|(key, _)| *key == "large_segment_size_mb") {
             config.set(key, value)?;
         }
@@ -113,8 +113,8 @@ impl AllocatorConfig {
         Ok(config)
     }
 
-    /// Reads the settings of a recording: what they say of pinned host memory, and what this version or
-    /// this model does not know, is passed over.
+    /// Parses the settings of a recording. Options of pinned host memory, and options that this version or the simulation does
+    /// not have, are ignored.
     pub fn of_recording(text: &str, version: TorchVersion) -> Self {
         let text: String = text.split_whitespace().collect();
         let mut config = Self::default_of(version);
@@ -122,19 +122,19 @@ impl AllocatorConfig {
         let mut options = options(&text).unwrap_or_default();
         options.sort_by_key(|(key, _)| !is_first(key));
         for (key, value) in options {
-            // An option that is refused leaves everything as it was.
+            // An invalid option changes nothing.
             let _ = config.set(key, value);
         }
         config.text = text;
         config
     }
 
-    /// The text that it was read from.
+    /// The text that was parsed.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Into how many parts the interval between two powers of two is divided, for a request in it.
+    /// The number of divisions of the interval between two powers of two that contains a request.
     pub(crate) fn divisions(&self, requested: u64) -> u64 {
         let interval = (requested.max(1).ilog2() as usize).saturating_sub(20).min(INTERVALS - 1);
         self.divisions[interval]
@@ -176,7 +176,7 @@ impl AllocatorConfig {
             }
             "throw_on_cudamalloc_oom" => self.rejects_early = flag(key, value)?,
             "roundup_power2_divisions" => self.set_divisions(key, value)?,
-            // These change when memory is taken, or which addresses it has, never how much.
+            // These change when memory is allocated from the driver, or its addresses, never its size.
             "release_lock_on_cudamalloc" | "release_lock_on_hipmalloc" => {
                 flag(key, value)?;
             }
@@ -211,7 +211,7 @@ impl AllocatorConfig {
             let (size, count) = entry.split_once(':').ok_or_else(wrong)?;
             let count = parts(count)?;
             if size == ">" {
-                // Up to 2.9 the last interval that is named is overwritten too.
+                // Up to 2.9, `>` also overwrites the interval before it.
                 let after = usize::from(self.version.is_at_least(2, 10));
                 let from = named.map_or(0, |interval| interval + after);
                 self.divisions[from.min(INTERVALS)..].fill(count);
@@ -232,7 +232,7 @@ impl AllocatorConfig {
     }
 }
 
-/// `a:b,c:[d:e,f:g]` as pairs.
+/// The pairs in `a:b,c:[d:e,f:g]`.
 fn options(text: &str) -> Result<Vec<(&str, &str)>, ConfigError> {
     let mut options = Vec::new();
     let mut rest = text;
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_recording_says_of_other_memory_is_passed_over() {
+    fn options_of_host_memory_in_a_recording_are_ignored() {
         let text = "pinned_use_background_threads:True, max_split_size_mb:64,made_up:1";
         let config = AllocatorConfig::of_recording(text, TorchVersion::CHECKED);
         assert_eq!(config.max_split, 64 * MIB);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_options_are_refused() {
         for (text, message) in [
             ("expandable_segments", "`expandable_segments` is not of the form `option:value`"),
             (

@@ -1,5 +1,5 @@
-//! The requests of a program after a change to it: allocations that it would not make, smaller ones, and
-//! ones that it would free and allocate again.
+//! The requests of a program after a change that drops allocations, makes them smaller, or frees them early and allocates
+//! them again.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,26 @@ use crate::program::{Program, Request};
 /// What a change does to one allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edit {
-    /// It is not made.
+    /// The program does not make the allocation.
     LeaveOut,
-    /// It requests so many bytes.
+    /// The allocation has another size.
     Resize {
         /// The requested bytes.
         bytes: u64,
     },
-    /// It is freed early and allocated again, as recomputation does.
+    /// The program frees the allocation early and allocates it again, as recomputation does.
     Gap {
-        /// The event after which it is freed.
+        /// The event after which the program frees it.
         freed_after: u32,
-        /// The event before which it is allocated again; `None` for never.
+        /// The event before which the program allocates it again; `None` if it does not.
         again_before: Option<u32>,
     },
 }
 
-/// What a change does to a program, by the number of the allocation.
+/// The edits of a program, by the number of the allocation.
 pub type Edits = BTreeMap<u32, Edit>;
 
-/// A request that an edit adds: after the requests of an event, or before them.
+/// A request that an edit adds, before or after the requests of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Added {
     event: u32,
@@ -38,23 +38,26 @@ struct Added {
 }
 
 impl Program {
-    /// The same after a change. A second life of an allocation gets a number of its own.
+    /// The program after a change. An allocation that is made again gets a new number.
     #[must_use]
     pub fn edited(&self, edits: &Edits) -> Self {
         let mut added = added_requests(edits).into_iter().peekable();
-        let mut lives = Lives { number: self.owners, ..Lives::default() };
+        let mut early = EarlyFrees { next_number: self.owners, ..EarlyFrees::default() };
         let mut requests = Vec::with_capacity(self.requests.len() + added.len());
         for &(at, request) in &self.requests {
             let is_due = |next: &Added| next.event < at || (next.event == at && !next.is_after);
             while let Some(next) = added.next_if(is_due) {
-                let request =
-                    if next.is_after { lives.end(next.owner) } else { lives.begin(next.owner) };
+                let request = if next.is_after {
+                    early.free(next.owner)
+                } else {
+                    early.allocate_again(next.owner)
+                };
                 requests.extend(request.map(|request| (next.event, request)));
             }
-            requests.extend(lives.edit(request, edits).map(|request| (at, request)));
+            requests.extend(early.edit(request, edits).map(|request| (at, request)));
         }
         let is_left_out = |owner: u32| edits.get(&owner) == Some(&Edit::LeaveOut);
-        let mut program = Self { requests, owners: lives.number, ..self.clone() };
+        let mut program = Self { requests, owners: early.next_number, ..self.clone() };
         program.initial_blocks.retain(|block| !is_left_out(block.owner));
         program
     }
@@ -72,46 +75,46 @@ fn added_requests(edits: &Edits) -> Vec<Added> {
     added
 }
 
-/// Allocations that a change frees early.
+/// The allocations that a change frees early.
 #[derive(Debug, Default)]
-struct Lives {
-    /// The number that the next second life gets.
-    number: u32,
-    /// The requests that allocated.
-    made: HashMap<u32, Request>,
-    /// The second life of each allocation that was freed early; `None` before it begins.
-    second: HashMap<u32, Option<u32>>,
+struct EarlyFrees {
+    /// The number of the next allocation that is made again.
+    next_number: u32,
+    /// The requests of all allocations.
+    allocated: HashMap<u32, Request>,
+    /// The new number of each allocation that was freed early; `None` until it is made again.
+    again: HashMap<u32, Option<u32>>,
 }
 
-impl Lives {
+impl EarlyFrees {
     /// The request that frees an allocation early.
-    fn end(&mut self, owner: u32) -> Option<Request> {
-        self.made.get(&owner)?;
-        self.second.insert(owner, None);
+    fn free(&mut self, owner: u32) -> Option<Request> {
+        self.allocated.get(&owner)?;
+        self.again.insert(owner, None);
         Some(Request::Free { owner })
     }
 
     /// The request that allocates it again.
-    fn begin(&mut self, owner: u32) -> Option<Request> {
-        let second = self.second.get_mut(&owner)?;
-        let Some(&Request::Alloc { bytes, stream, pool, .. }) = self.made.get(&owner) else {
+    fn allocate_again(&mut self, owner: u32) -> Option<Request> {
+        let again = self.again.get_mut(&owner)?;
+        let Some(&Request::Alloc { bytes, stream, pool, .. }) = self.allocated.get(&owner) else {
             return None;
         };
-        let number = self.number;
-        *second = Some(number);
-        self.number += 1;
+        let number = self.next_number;
+        *again = Some(number);
+        self.next_number += 1;
         Some(Request::Alloc { owner: number, bytes, stream, pool })
     }
 
-    /// The number under which an allocation is freed; `None` where it has been freed or was never made.
+    /// The number of an allocation that the program frees; `None` if it is already freed or was never made.
     fn freed_as(&self, owner: u32, edits: &Edits) -> Option<u32> {
         if edits.get(&owner) == Some(&Edit::LeaveOut) {
             return None;
         }
-        self.second.get(&owner).copied().unwrap_or(Some(owner))
+        self.again.get(&owner).copied().unwrap_or(Some(owner))
     }
 
-    /// A recorded request after the change; `None` where it is not made.
+    /// A recorded request after the change; `None` if the program does not make it.
     fn edit(&mut self, request: Request, edits: &Edits) -> Option<Request> {
         match request {
             Request::Alloc { owner, stream, pool, bytes } => {
@@ -121,7 +124,7 @@ impl Lives {
                     Some(Edit::Gap { .. }) | None => bytes,
                 };
                 let request = Request::Alloc { owner, bytes, stream, pool };
-                self.made.insert(owner, request);
+                self.allocated.insert(owner, request);
                 Some(request)
             }
             Request::Free { owner } => {

@@ -1,12 +1,11 @@
-//! Blocks and how they lie: cut, freed, merged, and counted.
+//! The blocks of a device: split, freed, merged and counted.
 //!
-//! One heap serves both questions. [`replay`](mod@crate::replay) has the address of each block and
-//! keeps free blocks by address; [`simulate`](mod@crate::simulate) chooses them and keeps them by size. Which
-//! of the two is the [`Index`].
+//! Replay and simulation use the same heap with different indexes of free blocks. [`replay`](mod@crate::replay) knows the
+//! address of each block and has an [`Index`] by address. [`simulate`](mod@crate::simulate) chooses blocks and has one by size.
 
 use crate::stats::Statistics;
 
-/// A block of the heap. Ids are used again.
+/// A block of the heap. The id of a removed block is reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct BlockId(pub(crate) u32);
 
@@ -18,14 +17,14 @@ impl BlockId {
     }
 }
 
-/// What a block is to the allocator.
+/// The state of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockState {
     /// Allocated and not yet freed (`active_allocated`).
     Allocated,
     /// Freed by the program, still used by a stream (`active_pending_free`).
     Pending,
-    /// Free: kept in the cache (`inactive`).
+    /// Free, in the cache (`inactive`).
     Free,
     /// Address space of an expandable segment without memory behind it.
     Unmapped,
@@ -39,11 +38,11 @@ pub(crate) struct Block {
     pub(crate) requested: u64,
     pub(crate) prev: BlockId,
     pub(crate) next: BlockId,
-    /// The allocation in it, in the numbers of the caller.
+    /// The number of its allocation; `u32::MAX` for none.
     pub(crate) owner: u32,
     pub(crate) stream: u16,
     pub(crate) pool: u16,
-    /// Decides between equals from 2.12 on.
+    /// Orders blocks of one size, from 2.12 on.
     pub(crate) age: u32,
     /// The pool's count of searches when it became free.
     pub(crate) searches: u64,
@@ -53,7 +52,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// A free block that is all of a segment.
+    /// A free block that covers a segment.
     pub(crate) fn new(addr: u64, size: u64, stream: u16, pool: u16, is_small: bool) -> Self {
         Self {
             addr,
@@ -81,11 +80,11 @@ impl Block {
     }
 }
 
-/// Keeps the free blocks, so that one can be found.
+/// Finds free blocks.
 pub(crate) trait Index {
     fn insert(&mut self, id: BlockId, block: &Block);
     fn remove(&mut self, id: BlockId, block: &Block);
-    /// How often blocks were looked for in this block's pool.
+    /// The number of searches in the pool of this block.
     fn searches(&self, _block: &Block) -> u64 {
         0
     }
@@ -98,7 +97,7 @@ pub(crate) struct Heap<I> {
     vacant: Vec<BlockId>,
     pub(crate) index: I,
     pub(crate) stats: Statistics,
-    /// `max_split_size`: from here on blocks count as oversize.
+    /// `max_split_size`: blocks of at least this size count as oversize.
     pub(crate) oversize_from: u64,
 }
 
@@ -126,13 +125,13 @@ impl<I: Index> Heap<I> {
         id
     }
 
-    pub(crate) fn forget(&mut self, id: BlockId) {
+    pub(crate) fn remove(&mut self, id: BlockId) {
         self.block_mut(id).size = 0;
         self.vacant.push(id);
     }
 
-    /// How many blocks there ever were at a time.
-    pub(crate) fn room(&self) -> usize {
+    /// The highest number of blocks at a time.
+    pub(crate) fn capacity(&self) -> usize {
         self.blocks.len()
     }
 
@@ -153,7 +152,7 @@ impl<I: Index> Heap<I> {
         self.index.remove(id, &block);
     }
 
-    /// Cuts the first `size` bytes off a block. The rest keeps the block's id; the front is new.
+    /// Splits the first `size` bytes off a block. The rest keeps the block's id; the front gets a new one.
     pub(crate) fn split_front(&mut self, id: BlockId, size: u64) -> BlockId {
         let rest = *self.block(id);
         let front = self.add(Block { size, next: id, requested: 0, ..rest });
@@ -167,19 +166,19 @@ impl<I: Index> Heap<I> {
         front
     }
 
-    /// Hands a block out that is not in the index; `splits_at` is where it is cut, if it is.
+    /// Allocates a block that is not in the index, or its first `split_bytes`.
     ///
     /// Follows `alloc_found_block`.
     pub(crate) fn allocate(
         &mut self,
         id: BlockId,
-        splits_at: Option<u64>,
+        split_bytes: Option<u64>,
         requested: u64,
         owner: u32,
     ) -> BlockId {
         let was_split = self.block(id).is_split();
         let (small, expandable) = (self.block(id).is_small, self.block(id).is_expandable);
-        let taken = if let Some(size) = splits_at {
+        let taken = if let Some(size) = split_bytes {
             let front = self.split_front(id, size);
             self.put_in_index(id);
             if !expandable && was_split {
@@ -214,7 +213,7 @@ impl<I: Index> Heap<I> {
         taken
     }
 
-    /// The program frees a block: its free is pending until [`Self::complete`].
+    /// Frees a block. The free is pending until [`Self::complete`].
     ///
     /// Follows `free`.
     pub(crate) fn request_free(&mut self, id: BlockId) {
@@ -228,7 +227,7 @@ impl<I: Index> Heap<I> {
         }
     }
 
-    /// No stream uses a block any more: it is merged with free neighbours and can be found again.
+    /// Completes the free of a block that no stream uses: merges it with free neighbours, and adds it to the index.
     ///
     /// Follows `free_block`.
     pub(crate) fn complete(&mut self, id: BlockId) -> BlockId {
@@ -254,8 +253,7 @@ impl<I: Index> Heap<I> {
         id
     }
 
-    /// Merges a block, which is in no set, with neighbours of its own state. Returns how many and how
-    /// many bytes.
+    /// Merges a block that is not in the index with neighbours of its state. Returns their number and their bytes.
     pub(crate) fn merge(&mut self, id: BlockId) -> (i64, i64) {
         let (mut count, mut bytes) = (0, 0);
         let block = *self.block(id);
@@ -271,7 +269,7 @@ impl<I: Index> Heap<I> {
             if let Some(outer) = other.prev.some() {
                 self.block_mut(outer).next = id;
             }
-            self.forget(prev);
+            self.remove(prev);
             (count, bytes) = (count + 1, bytes + other.size.cast_signed());
         }
         if let Some(next) = block.next.some()
@@ -285,13 +283,13 @@ impl<I: Index> Heap<I> {
             if let Some(outer) = other.next.some() {
                 self.block_mut(outer).prev = id;
             }
-            self.forget(next);
+            self.remove(next);
             (count, bytes) = (count + 1, bytes + other.size.cast_signed());
         }
         (count, bytes)
     }
 
-    /// Counts a segment that was taken from the driver with `cudaMalloc`.
+    /// Counts a segment that was allocated with `cudaMalloc`.
     pub(crate) fn count_segment(&mut self, bytes: u64, is_small: bool) {
         self.stats.segment.increase(is_small, 1);
         self.stats.reserved_bytes.increase(is_small, bytes);

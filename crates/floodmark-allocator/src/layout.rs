@@ -1,4 +1,4 @@
-//! Where the blocks of a device lie at a chosen time.
+//! The segments and blocks of a device at a chosen time.
 
 use floodmark_trace::Bytes;
 
@@ -7,30 +7,30 @@ use crate::heap::{Block, BlockId, BlockState, Heap, Index};
 /// A block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockView {
-    /// Where it begins.
+    /// Its address.
     pub addr: u64,
-    /// How long it is.
+    /// Its size.
     pub bytes: Bytes,
-    /// Requested bytes; of a free block, those of its last allocation.
+    /// Requested bytes. A free block has those of its last allocation.
     pub requested: Bytes,
-    /// What it is to the allocator.
+    /// Its state.
     pub state: BlockState,
-    /// The number of the allocation that has it.
+    /// The number of its allocation.
     pub owner: Option<u32>,
 }
 
-/// A stretch of memory from the driver: of an expandable segment, a run of mapped pages.
+/// A segment. Of an expandable segment, a range of mapped pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentView {
-    /// Where it begins.
+    /// Its address.
     pub addr: u64,
-    /// How long it is.
+    /// Its size.
     pub bytes: Bytes,
-    /// The stream it serves.
+    /// Its stream.
     pub stream: u64,
-    /// The pool it belongs to; 0 is the default one.
+    /// Its pool; 0 is the default one.
     pub pool: u16,
-    /// For requests of at most 1 MiB.
+    /// Whether it is for requests of at most 1 MiB.
     pub is_small: bool,
     /// Whether it can grow.
     pub is_expandable: bool,
@@ -49,7 +49,7 @@ impl Layout {
     pub(crate) fn from_heap<I: Index>(
         heap: &Heap<I>,
         streams: &[u64],
-        is_there: impl Fn(&Block) -> bool,
+        is_mapped: impl Fn(&Block) -> bool,
     ) -> Self {
         let mut segments = Vec::new();
         for head in heap.ids().filter(|&id| heap.block(id).prev == BlockId::NONE) {
@@ -58,7 +58,7 @@ impl Layout {
             while let Some(id) = next {
                 let block = heap.block(id);
                 next = block.next.some();
-                if is_there(block) {
+                if is_mapped(block) {
                     let segment = open.get_or_insert_with(|| view_of(block, streams));
                     segment.bytes += Bytes(block.size);
                     segment.blocks.push(BlockView {

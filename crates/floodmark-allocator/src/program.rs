@@ -1,8 +1,7 @@
-//! What a program requested of the allocator on one device: the part of a trace that does not depend on the
-//! allocator's settings.
+//! The requests of a program on one device. They do not depend on the allocator's settings.
 //!
-//! Segments are consequences and are left out, but for what only the program can have caused: a call of
-//! `empty_cache`, seen by the segments that it freed.
+//! Segment events do, and are left out. But segments that were freed while nothing needed memory show a call of
+//! `empty_cache`, which is a request.
 
 use floodmark_trace::{Bytes, Device, HandleId, StackId, Subject, Trace};
 use hashbrown::HashMap;
@@ -10,15 +9,15 @@ use hashbrown::HashMap;
 /// One request of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// A block.
+    /// An allocation.
     Alloc {
         /// The number of the allocation in the trace.
         owner: u32,
         /// The requested bytes.
         bytes: u64,
-        /// On which stream: index into [`Program::streams`].
+        /// The stream: an index into [`Program::streams`].
         stream: u16,
-        /// From which pool; 0 is the default one.
+        /// The pool; 0 is the default one.
         pool: u16,
     },
     /// A free.
@@ -31,7 +30,7 @@ pub enum Request {
         /// The number of the allocation.
         owner: u32,
     },
-    /// The last stream is done with such a block.
+    /// The completion of such a free: no stream uses the block any more.
     Complete {
         /// The number of the allocation.
         owner: u32,
@@ -42,9 +41,9 @@ pub enum Request {
     Failed {
         /// The requested bytes, rounded.
         bytes: u64,
-        /// On which stream.
+        /// The stream.
         stream: u16,
-        /// From which pool.
+        /// The pool.
         pool: u16,
     },
 }
@@ -69,34 +68,34 @@ pub(crate) struct InitialSegment {
     pub(crate) pool: u16,
 }
 
-/// How much memory the program could have.
+/// The limit on reserved bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// That many bytes may be reserved.
+    /// The highest reserved bytes that it allows.
     pub bytes: Bytes,
-    /// Whether it was set by the program (`set_per_process_memory_fraction`), not by the device.
+    /// Whether the program set it (`set_per_process_memory_fraction`); otherwise it is the memory of the device.
     pub is_fraction: bool,
 }
 
 /// All requests of a trace on one device, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Program {
-    /// Each with the number of its event.
+    /// The requests, each with the number of its event.
     pub requests: Vec<(u32, Request)>,
-    /// Handles of streams, lowest first: the allocator goes through them in this order.
+    /// Handles of streams, lowest first: the order in which the allocator visits them.
     pub streams: Vec<u64>,
-    /// How many pools there are, the default one included.
+    /// The number of pools, including the default one.
     pub pools: u16,
-    /// How many owners there are.
+    /// The number of allocations.
     pub owners: u32,
-    /// The limit that the recording shows it had: nothing less explains what failed and what did not.
+    /// The lowest limit that is consistent with the requests that failed and those that succeeded.
     pub limit: Option<Limit>,
-    /// How often the recording shows that the cache was freed to make room.
+    /// The number of times that the recording shows the cache freed to make room.
     pub retries: u32,
     pub(crate) initial_blocks: Vec<InitialBlock>,
     pub(crate) initial_segments: Vec<InitialSegment>,
-    /// Segments as they were taken from the driver: address and size.
-    pub(crate) taken: Vec<(u64, u64)>,
+    /// The segments that were allocated from the driver: address and size.
+    pub(crate) recorded_segments: Vec<(u64, u64)>,
 }
 
 impl Program {
@@ -138,12 +137,12 @@ impl Program {
     }
 }
 
-/// Segments that went back to the driver one after another.
+/// Consecutive segments that were freed to the driver.
 #[derive(Debug, Default)]
 struct Burst {
     at: u32,
     count: u32,
-    /// Whether a stack says that the program emptied the cache; `None` without a stack.
+    /// Whether the stack has a call of `empty_cache`; `None` without a stack.
     empties: Option<bool>,
 }
 
@@ -157,7 +156,7 @@ struct Reader<'a> {
     burst: Burst,
     reserved: u64,
     most_reserved: u64,
-    /// Reserved by torch and free on the device when an allocation failed last.
+    /// Bytes that were reserved by torch or free on the device at the last failed allocation.
     reserved_and_free: u64,
     is_limited: bool,
     last: (u16, u16),
@@ -183,14 +182,14 @@ impl<'a> Reader<'a> {
         reader
     }
 
-    /// Streams are numbered in the order of their handles.
+    /// Numbers the streams in the order of their handles.
     fn number_streams(&mut self) {
         let mut texts: Vec<(u64, HandleId)> = Vec::new();
         let mut last = None;
         let blocks = self.trace.allocations.iter().filter(|made| made.device == self.device);
         let segments = self.trace.segments.iter().map(|segment| segment.stream);
         for text in blocks.map(|made| made.stream).chain(segments) {
-            // Most come one after another.
+            // Most allocations have the stream of the one before.
             if last.replace(text) != Some(text) && self.stream_of.insert(text, 0).is_none() {
                 texts.push((
                     self.trace.text(text.into()).and_then(stream_handle).unwrap_or(0),
@@ -253,12 +252,12 @@ impl<'a> Reader<'a> {
                     if deferred { Request::FreeLater { owner } } else { Request::Free { owner } };
                 self.push(at, free);
             }
-            // Completions between segments that go back belong to the same flush.
+            // Completions between freed segments belong to the same flush of the cache.
             Subject::FreeCompleted(id) => self.push(at, Request::Complete { owner: id.0 }),
             Subject::SegmentAlloc(segment) => {
                 self.end_burst(Some(true));
                 let segment = self.segment(segment);
-                self.program.taken.push((segment.addr, segment.bytes));
+                self.program.recorded_segments.push((segment.addr, segment.bytes));
                 self.reserve(segment.bytes);
             }
             Subject::SegmentMap(segment) => {
@@ -272,7 +271,7 @@ impl<'a> Reader<'a> {
                 self.reserve(segment.bytes);
             }
             Subject::SegmentFree(segment) | Subject::SegmentUnmap(segment) => {
-                self.give_back(at, segment);
+                self.free_segment(at, segment);
             }
             Subject::Oom(oom) => {
                 // A request fails only after the whole cache was freed, even an empty one.
@@ -315,7 +314,7 @@ impl<'a> Reader<'a> {
         self.most_reserved = self.most_reserved.max(self.reserved);
     }
 
-    fn give_back(&mut self, at: u32, segment: u32) {
+    fn free_segment(&mut self, at: u32, segment: u32) {
         let stack = self.trace.segments.get(segment as usize).map_or(StackId(0), |s| s.stack);
         let empties = (stack != StackId(0)).then(|| self.is_emptying(stack));
         if self.burst.count > 0 && self.burst.empties != empties {
@@ -341,13 +340,13 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Segments were freed and another event follows: `explains` when that event needed the room.
-    fn end_burst(&mut self, explains: Option<bool>) {
+    /// Ends a burst at the next event: `needs_memory` if that event needed memory, `None` if it is unknown.
+    fn end_burst(&mut self, needs_memory: Option<bool>) {
         if self.burst.count == 0 {
             return;
         }
         let burst = std::mem::take(&mut self.burst);
-        if burst.empties.unwrap_or(explains != Some(true)) {
+        if burst.empties.unwrap_or(needs_memory != Some(true)) {
             self.push(burst.at, Request::EmptyCache);
         } else {
             self.is_limited = true;

@@ -1,4 +1,4 @@
-//! How requests are rounded, and how large a segment is for them.
+//! The rounding of requests, and the size of their segments.
 //!
 //! Follows `round_size`, `roundup_power2_next_division`, `get_allocation_size` and `should_split` in
 //! `CUDACachingAllocator.cpp`.
@@ -7,15 +7,15 @@ use crate::config::AllocatorConfig;
 
 /// `kMinBlockSize`: the unit of rounding.
 pub const MIN_BLOCK: u64 = 512;
-/// `kSmallSize`: rounded requests up to this come from the small pool.
+/// `kSmallSize`: rounded requests up to this size come from the small pool.
 pub const SMALL_SIZE: u64 = 1 << 20;
 /// `kSmallBuffer`: a segment for small requests, and a page of a small expandable segment.
 pub const SMALL_BUFFER: u64 = 2 << 20;
-/// `kMinLargeAlloc`: requests from this on get a segment of their own.
+/// `kMinLargeAlloc`: requests of at least this size get a segment of their own.
 pub const MIN_LARGE_ALLOC: u64 = 10 << 20;
-/// `kRoundLarge`: what such segments are rounded to.
+/// `kRoundLarge`: the unit to which such segments are rounded.
 pub const ROUND_LARGE: u64 = 2 << 20;
-/// Requests from this on fail at once.
+/// Requests of at least this size fail at once.
 pub const ABSURD: u64 = 1 << 60;
 
 /// Whether a rounded request comes from the small pool.
@@ -23,13 +23,13 @@ pub fn is_small(rounded: u64) -> bool {
     rounded <= SMALL_SIZE
 }
 
-/// The size of the block for a request, before any slack.
+/// `round_size`: the rounded size of a request.
 pub fn round(requested: u64, config: &AllocatorConfig) -> u64 {
     if requested < MIN_BLOCK {
         return MIN_BLOCK;
     }
     let divisions = config.divisions(requested);
-    // Up to 2.3 one division counted as rounding, and rounded nothing at all.
+    // Up to 2.3, one division leaves the request as it is.
     let least = u64::from(config.version.is_at_least(2, 4));
     if divisions > least && requested > MIN_BLOCK * divisions {
         return round_to_division(requested, divisions);
@@ -46,7 +46,7 @@ fn round_to_division(requested: u64, divisions: u64) -> u64 {
     if step == 0 { floor * 2 } else { requested.next_multiple_of(step) }
 }
 
-/// The segment that is taken from the driver for a rounded request.
+/// The size of a new segment for a rounded request.
 pub fn segment_for(rounded: u64, config: &AllocatorConfig) -> u64 {
     if is_small(rounded) {
         SMALL_BUFFER
@@ -59,8 +59,8 @@ pub fn segment_for(rounded: u64, config: &AllocatorConfig) -> u64 {
 
 /// Whether a free block is split to allocate its first `rounded` bytes.
 ///
-/// Small and expandable blocks (`is_fine`) share to the last 512 bytes; other large ones only while more
-/// than 1 MiB is left over.
+/// Small and expandable blocks (`is_fine`) are split if at least 512 bytes remain; other large blocks if more than 1 MiB
+/// remains.
 pub(crate) fn should_split(
     block: u64,
     rounded: u64,

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-/// One quantity: what it is, what it was at most, and the sums of its rises and falls.
+/// `Stat` in `CUDACachingAllocator.h`: a figure, its peak, and the sums of its changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Stat {
-    /// Now.
+    /// The current figure.
     pub current: u64,
-    /// At most.
+    /// The highest figure so far.
     pub peak: u64,
     /// The sum of all increases.
     pub allocated: u64,
@@ -28,14 +28,14 @@ impl Stat {
     }
 }
 
-/// The same for both pools together and for each.
+/// A figure for both pools together, and for each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct PoolStat {
-    /// Both.
+    /// Both pools.
     pub all: Stat,
     /// Blocks of at most 1 MiB.
     pub small_pool: Stat,
-    /// The others.
+    /// Larger blocks.
     pub large_pool: Stat,
 }
 
@@ -50,7 +50,7 @@ impl PoolStat {
         self.part(is_small).decrease(by);
     }
 
-    /// From here on the peak is what is reached from here on.
+    /// Sets the peaks to the current figures.
     pub(crate) fn reset_peaks(&mut self) {
         for stat in [&mut self.all, &mut self.small_pool, &mut self.large_pool] {
             stat.peak = stat.current;
@@ -77,7 +77,7 @@ macro_rules! statistics {
         stats { $($(#[$sdoc:meta])* $stat:ident,)* }
         counts { $($(#[$cdoc:meta])* $count:ident,)* }
     ) => {
-        /// All of them, under the names that `PyTorch` gives them.
+        /// All figures, with the names of `memory_stats()`.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
         pub struct Statistics {
             $($(#[$doc])* pub $pool: PoolStat,)*
@@ -86,7 +86,7 @@ macro_rules! statistics {
         }
 
         impl Statistics {
-            /// As the flat table that `memory_stats()` returns: `allocated_bytes.all.peak`, ….
+            /// The rows of `memory_stats()`: `allocated_bytes.all.peak`, ….
             pub fn flat(&self) -> Vec<(String, u64)> {
                 let mut rows = Vec::new();
                 $(
@@ -104,23 +104,23 @@ macro_rules! statistics {
 
 statistics! {
     pools {
-        /// Blocks that the program holds.
+        /// Allocated blocks.
         allocation,
-        /// Pieces of memory taken from the driver; expandable ones are not counted.
+        /// Segments, without expandable ones.
         segment,
-        /// Blocks that the program or a stream still uses.
+        /// Blocks that are allocated or pending free.
         active,
-        /// Free blocks of segments that are partly in use.
+        /// Free blocks in segments that have other blocks too.
         inactive_split,
-        /// Bytes of blocks that the program holds.
+        /// Bytes of allocated blocks.
         allocated_bytes,
-        /// Bytes taken from the driver.
+        /// Bytes of all segments.
         reserved_bytes,
-        /// Bytes of blocks that the program or a stream still uses.
+        /// Bytes of blocks that are allocated or pending free.
         active_bytes,
-        /// Bytes of free blocks of segments that are partly in use.
+        /// Bytes of free blocks in segments that have other blocks too.
         inactive_split_bytes,
-        /// Bytes that the program requested.
+        /// Requested bytes, before rounding.
         requested_bytes,
     }
     stats {
@@ -130,17 +130,17 @@ statistics! {
         oversize_segments,
     }
     counts {
-        /// How often the cache was freed to the driver to make room.
+        /// The number of times that the cache was freed to the driver to make room.
         num_alloc_retries,
-        /// How often a request failed.
+        /// The number of failed requests.
         num_ooms,
-        /// How often all streams were waited for.
+        /// The number of times that the allocator waited for all streams.
         num_sync_all_streams,
-        /// How often memory was allocated from the driver.
+        /// The number of allocations from the driver.
         num_device_alloc,
-        /// How often memory was freed to the driver.
+        /// The number of frees to the driver.
         num_device_free,
-        /// How often a request was rejected before the driver was asked.
+        /// The number of requests that were rejected before a request to the driver.
         num_oom_rejections,
     }
 }

@@ -1,4 +1,4 @@
-//! The version of `PyTorch` whose allocator is meant: rules differ between them.
+//! A version of `PyTorch`: the allocator's rules differ between versions.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,22 +10,22 @@ use serde::{Serialize, Serializer};
 /// A minor version of `PyTorch`, such as 2.11.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TorchVersion {
-    /// 2 of 2.11.
+    /// 2 in 2.11.
     pub major: u32,
-    /// 11 of 2.11.
+    /// 11 in 2.11.
     pub minor: u32,
 }
 
 impl TorchVersion {
-    /// The version whose rules are checked against recordings of a GPU.
+    /// The version whose rules were checked against recordings of a GPU.
     pub const CHECKED: Self = Self::new(2, 11);
 
-    /// A version.
+    /// The version `major.minor`.
     pub const fn new(major: u32, minor: u32) -> Self {
         Self { major, minor }
     }
 
-    /// The last version that a text names: `2.11.0+cu130` is 2.11, `2.8 to 2.9` is 2.9.
+    /// The last version in a text: `2.11.0+cu130` is 2.11, `2.8 to 2.9` is 2.9.
     pub fn last_in(text: &str) -> Option<Self> {
         let mut words = text.split(|c: char| !(c.is_ascii_digit() || c == '.'));
         words.by_ref().filter_map(|word| word.parse().ok()).filter(|&v| v >= Self::new(1, 0)).last()

@@ -1,8 +1,7 @@
 //! What happened: the recorded events, block by block.
 //!
-//! Nothing is decided here but one thing. A recording that has only requested bytes (a torch
-//! snapshot) does not say where a block was cut; the allocator's rule for it does, since the free block
-//! that was used is known.
+//! A replay makes one decision only. A torch snapshot has requested bytes, not the sizes of blocks. There the allocator's
+//! rule decides whether a block was split, since the free block that was used is known.
 
 mod index;
 
@@ -21,23 +20,23 @@ use crate::version::TorchVersion;
 
 pub use index::ReplayIndex;
 
-/// Where the sizes of blocks come from.
+/// The source of the sizes of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sizes {
-    /// The recording has them.
+    /// The recording has the sizes.
     Recorded,
-    /// From the requested bytes and the free block that was used.
+    /// They follow from the requested bytes and the free block that was used.
     Derived,
 }
 
-/// What came out.
+/// The memory after a replay.
 #[derive(Debug, Clone)]
 pub struct Replay {
     /// The figures of `memory_stats()`.
     pub stats: Statistics,
-    /// How blocks lie.
+    /// The segments and blocks.
     pub layout: Layout,
-    /// Blocks that lie where no free memory was known, and are therefore not in the layout.
+    /// The number of blocks at addresses without known free memory, which are not in the layout.
     pub unplaced: u64,
 }
 
@@ -57,7 +56,7 @@ impl Now<'_> {
     }
 }
 
-/// Follows the events of a device, the first `count` of the trace, and says of each what it led to.
+/// Replays the events of a device among the first `count` of the trace, and calls `after` with the memory after each.
 pub fn replay(
     trace: &Trace,
     device: Device,
@@ -65,20 +64,20 @@ pub fn replay(
     count: u32,
     after: impl FnMut(u32, Now<'_>),
 ) -> Replay {
-    let mut follower = Follower::new(trace, device, config, Sizes::Recorded);
-    follower.follow(0, count, after);
-    follower.memory.into_replay(&Program::streams_of(trace, device))
+    let mut replayer = Replayer::new(trace, device, config, Sizes::Recorded);
+    replayer.apply_events(0, count, after);
+    replayer.memory.into_replay(&Program::streams_of(trace, device))
 }
 
-/// Fills in the sizes of blocks where a trace has only requested bytes.
+/// Computes the sizes of blocks in a trace that has only requested bytes.
 pub fn complete(trace: &mut Trace) {
     let version = TorchVersion::last_in(&trace.header.torch).unwrap_or(TorchVersion::CHECKED);
     let config = AllocatorConfig::of_recording(&trace.header.allocator_conf, version);
     let mut sizes: Vec<(AllocationId, u64)> = Vec::new();
     for device in trace.devices() {
-        let mut follower = Follower::new(trace, device, &config, Sizes::Derived);
-        follower.follow(0, u32::MAX, |_, _| {});
-        sizes.append(&mut follower.memory.sizes);
+        let mut replayer = Replayer::new(trace, device, &config, Sizes::Derived);
+        replayer.apply_events(0, u32::MAX, |_, _| {});
+        sizes.append(&mut replayer.memory.sizes);
     }
     for (id, bytes) in sizes {
         trace.set_block_bytes(id, Bytes(bytes));
@@ -86,7 +85,7 @@ pub fn complete(trace: &mut Trace) {
     trace.seal();
 }
 
-/// Free blocks by where they begin: a block is always cut from the front of a free one.
+/// Free blocks by address: an allocation always uses the front of a free block.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ByAddress(HashMap<u64, BlockId>);
 
@@ -100,13 +99,13 @@ impl Index for ByAddress {
     }
 }
 
-/// What a follower has come to.
+/// The state of a replay.
 #[derive(Debug, Clone)]
 pub(crate) struct Memory {
     pub(crate) heap: Heap<ByAddress>,
-    /// The live ones: far fewer than all of the trace.
+    /// The blocks of live allocations.
     blocks: HashMap<AllocationId, BlockId>,
-    /// Those that are not what was recorded.
+    /// The computed sizes that differ from the recorded ones.
     sizes: Vec<(AllocationId, u64)>,
     stream_of: HashMap<HandleId, u16>,
     pool_of: HashMap<HandleId, u16>,
@@ -114,15 +113,15 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// How blocks lie, and the figures.
+    /// The memory after the events so far.
     pub(crate) fn into_replay(self, streams: &[u64]) -> Replay {
         let layout = Layout::from_heap(&self.heap, streams, |_| true);
         Replay { stats: self.heap.stats, layout, unplaced: self.unplaced }
     }
 }
 
-/// Follows events, and does to a memory what they say.
-pub(crate) struct Follower<'a> {
+/// Applies events to a memory.
+pub(crate) struct Replayer<'a> {
     trace: &'a Trace,
     device: Device,
     config: &'a AllocatorConfig,
@@ -130,8 +129,8 @@ pub(crate) struct Follower<'a> {
     pub(crate) memory: Memory,
 }
 
-impl<'a> Follower<'a> {
-    /// Before the first event: with what was live before the recording.
+impl<'a> Replayer<'a> {
+    /// Begins with the blocks that were live before the recording.
     pub(crate) fn new(
         trace: &'a Trace,
         device: Device,
@@ -146,12 +145,12 @@ impl<'a> Follower<'a> {
             pool_of: HashMap::new(),
             unplaced: 0,
         };
-        let mut follower = Self { trace, device, config, sizes_from, memory };
-        follower.place_initial_blocks();
-        follower
+        let mut replayer = Self { trace, device, config, sizes_from, memory };
+        replayer.place_initial_blocks();
+        replayer
     }
 
-    /// From where another has come to.
+    /// Continues from a memory.
     pub(crate) fn resume(
         trace: &'a Trace,
         device: Device,
@@ -161,8 +160,8 @@ impl<'a> Follower<'a> {
         Self { trace, device, config, sizes_from: Sizes::Recorded, memory }
     }
 
-    /// Follows the events from one number on and below another.
-    pub(crate) fn follow(&mut self, from: u32, to: u32, mut after: impl FnMut(u32, Now<'_>)) {
+    /// Applies the events with the numbers `from..to`.
+    pub(crate) fn apply_events(&mut self, from: u32, to: u32, mut after: impl FnMut(u32, Now<'_>)) {
         let events = self.trace.events.get(from as usize..).unwrap_or_default();
         for (at, event) in (from..to).zip(events) {
             if event.device == self.device {
@@ -222,7 +221,7 @@ impl<'a> Follower<'a> {
         let recorded = made.rounded.0;
         let rounded = sizes::round(requested, self.config);
         if self.sizes_from == Sizes::Derived && sizes::is_small(rounded) {
-            // Small blocks are cut to the last 512 bytes: their places do not matter.
+            // A small block is split to a multiple of 512 bytes, whatever free block it comes from.
             if rounded != recorded {
                 self.memory.sizes.push((id, rounded));
             }
@@ -269,7 +268,7 @@ impl<'a> Follower<'a> {
         let segment = *self.trace.segments.get(segment as usize)?;
         let stream = self.memory.stream_of.get(&segment.stream).copied().unwrap_or(0);
         let pool = self.pool(segment.pool);
-        // Segments of small blocks have one size, which no other has. Of expandable ones, the page does.
+        // Only segments of small blocks have this size. Of expandable segments, the page size shows it.
         let page = if is_expandable { self.config.large_segment } else { 0 };
         let is_small =
             segment.bytes.0 == sizes::SMALL_BUFFER || (page > 0 && segment.bytes.0 % page != 0);
@@ -291,11 +290,11 @@ impl<'a> Follower<'a> {
         let Some(&id) = self.memory.heap.index.0.get(&block.addr) else { return };
         if self.memory.heap.block(id).size == block.size && !self.memory.heap.block(id).is_split() {
             self.memory.heap.take_from_index(id);
-            self.memory.heap.forget(id);
+            self.memory.heap.remove(id);
         }
     }
 
-    /// An expandable segment grew: the new pages join what they touch.
+    /// Maps pages of an expandable segment, and joins them with adjacent blocks.
     fn map(&mut self, segment: u32) {
         let Some(mut block) = self.block_of(segment, true) else { return };
         let touching = |heap: &Heap<ByAddress>, found: &dyn Fn(&Block) -> bool| {
@@ -322,7 +321,7 @@ impl<'a> Follower<'a> {
         self.memory.heap.put_in_index(id);
     }
 
-    /// An expandable segment shrank: the pages leave the free block that they are part of.
+    /// Unmaps pages of an expandable segment, which are part of a free block.
     fn unmap(&mut self, segment: u32) {
         let Some(gone) = self.block_of(segment, true) else { return };
         let holds = |block: &Block| {
@@ -352,11 +351,11 @@ impl<'a> Follower<'a> {
             if let Some(behind) = block.next.some() {
                 self.memory.heap.block_mut(behind).prev = BlockId::NONE;
             }
-            self.memory.heap.forget(id);
+            self.memory.heap.remove(id);
         }
     }
 
-    /// Segments and blocks from before the recording: what no block covers is free.
+    /// Adds the segments and blocks from before the recording. Memory between the blocks is free.
     fn place_initial_blocks(&mut self) {
         let trace = self.trace;
         let mut blocks: BTreeMap<u64, AllocationId> = BTreeMap::new();
@@ -400,7 +399,7 @@ impl<'a> Follower<'a> {
             let bytes = made.rounded.0.clamp(1, room.max(1));
             let left = self.memory.heap.block(rest).size;
             let split_bytes = (bytes < left).then_some(bytes);
-            // `allocate` puts what is left into the index; it is cut further below.
+            // `allocate` adds the rest to the index. The next blocks are split off the rest.
             let block = self.memory.heap.allocate(rest, split_bytes, made.requested.0, id.0);
             self.memory.blocks.insert(id, block);
             if split_bytes.is_none() {

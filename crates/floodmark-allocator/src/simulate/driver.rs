@@ -1,4 +1,4 @@
-//! Where the driver places segments.
+//! The addresses of segments.
 //!
 //! `floodmark-cuda-model` has the driver's rules. A simulation under the recorded settings uses the recorded addresses
 //! instead, as long as the same segments are requested.
@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 
 use floodmark_cuda_model::AddressSpace;
 
-/// Ranges are reserved downwards from here.
+/// The driver reserves ranges downwards from this address.
 const TOP: u64 = 0x7f00_0000_0000;
-/// Expandable segments reserve address space upwards from here.
+/// Expandable segments reserve address space upwards from this address.
 const EXPANDABLE: u64 = 0x1000_0000_0000;
 /// Address space for one expandable segment: more than any device has.
 pub(crate) const EXPANDABLE_SPACE: u64 = 1 << 42;
@@ -19,7 +19,7 @@ pub(crate) const EXPANDABLE_SPACE: u64 = 1 << 42;
 pub(crate) struct Driver {
     space: AddressSpace,
     expandable: u64,
-    /// Addresses that a recording saw, with the requested sizes, in order.
+    /// The recorded addresses of segments with their sizes, in order.
     recorded: VecDeque<(u64, u64)>,
 }
 
@@ -34,7 +34,7 @@ impl Driver {
     pub(crate) fn place(&mut self, bytes: u64) -> Option<u64> {
         match self.recorded.pop_front() {
             Some((addr, recorded)) if recorded == bytes => return Some(addr),
-            // The program differs from the recording: from here on the recorded addresses mean nothing.
+            // The program differs from the recording: the other recorded addresses do not apply.
             Some(_) => self.recorded.clear(),
             None => {}
         }
@@ -61,7 +61,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn recorded_addresses_count_until_something_else_happens() {
+    fn recorded_addresses_are_used_until_another_size_is_requested() {
         let mut driver = Driver::new([(100, 2 * MIB), (200, 4 * MIB), (300, 2 * MIB)]);
         assert_eq!(driver.place(2 * MIB), Some(100));
         assert_eq!(driver.place(20 * MIB), Some(TOP - 32 * MIB));

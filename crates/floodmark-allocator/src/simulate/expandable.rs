@@ -1,31 +1,31 @@
-//! Expandable segments: address space that is mapped page by page as it is needed.
+//! Expandable segments: address space that is mapped page by page, as requests need it.
 
 use super::driver::EXPANDABLE_SPACE;
 use crate::heap::{Block, BlockId, BlockState};
 use crate::sizes::SMALL_BUFFER;
 
-use super::{Observer, Simulator, Wanted};
+use super::{AllocParams, Observer, Simulator};
 
 impl<O: Observer> Simulator<O> {
     fn page(&self, is_small: bool) -> u64 {
         if is_small { SMALL_BUFFER } else { self.config.large_segment }
     }
 
-    /// Follows `try_allocate_expandable_block`. The block is in no pool.
-    pub(super) fn try_allocate_expandable(&mut self, wanted: &Wanted) -> Option<BlockId> {
-        if wanted.size > EXPANDABLE_SPACE {
+    /// Follows `try_allocate_expandable_block`. The block is in no index.
+    pub(super) fn try_allocate_expandable(&mut self, params: &AllocParams) -> Option<BlockId> {
+        if params.size > EXPANDABLE_SPACE {
             return None;
         }
-        let mut id = self.find_expandable(wanted);
+        let mut id = self.find_expandable(params);
         if self.heap.block(id).state == BlockState::Unmapped {
-            let bytes = self.heap.block(id).size.min(wanted.size);
+            let bytes = self.heap.block(id).size.min(params.size);
             self.map_block(id, bytes)?;
         }
-        while self.heap.block(id).size < wanted.size {
-            let missing = wanted.size - self.heap.block(id).size;
+        while self.heap.block(id).size < params.size {
+            let missing = params.size - self.heap.block(id).size;
             let next = self.heap.block(id).next;
             let bytes = self.heap.block(next).size.min(missing);
-            // It is merged with the block before it and survives under its own id.
+            // `map_block` merges it with the block before it, and it keeps its id.
             self.map_block(next, bytes)?;
             id = next;
         }
@@ -33,11 +33,10 @@ impl<O: Observer> Simulator<O> {
         Some(id)
     }
 
-    /// The lowest run of free and unmapped blocks around unmapped space that is long enough, else a new
-    /// segment.
-    fn find_expandable(&mut self, wanted: &Wanted) -> BlockId {
-        let pool = self.heap.index.pool(wanted.pool, wanted.is_small);
-        for &unmapped in pool.unmapped[usize::from(wanted.stream)].values() {
+    /// The first of the lowest adjacent free and unmapped blocks that are large enough together, or else a new segment.
+    fn find_expandable(&mut self, params: &AllocParams) -> BlockId {
+        let pool = self.heap.index.pool(params.pool, params.is_small);
+        for &unmapped in pool.unmapped[usize::from(params.stream)].values() {
             let before = self.heap.block(unmapped).prev.some();
             let start = before.filter(|&id| self.heap.block(id).state == BlockState::Free);
             let start = start.unwrap_or(unmapped);
@@ -49,7 +48,7 @@ impl<O: Observer> Simulator<O> {
                     break;
                 }
                 total += block.size;
-                if total >= wanted.size {
+                if total >= params.size {
                     return start;
                 }
                 next = block.next.some();
@@ -57,7 +56,7 @@ impl<O: Observer> Simulator<O> {
         }
         let addr = self.driver.reserve_addresses();
         let mut block =
-            Block::new(addr, EXPANDABLE_SPACE, wanted.stream, wanted.pool, wanted.is_small);
+            Block::new(addr, EXPANDABLE_SPACE, params.stream, params.pool, params.is_small);
         block.is_expandable = true;
         block.state = BlockState::Unmapped;
         block.age = self.new_age();
@@ -66,7 +65,7 @@ impl<O: Observer> Simulator<O> {
         id
     }
 
-    /// Follows `map_block`: puts memory behind the first `bytes` of an unmapped block, in whole pages.
+    /// Follows `map_block`: maps the first `bytes` of an unmapped block, in whole pages.
     fn map_block(&mut self, id: BlockId, bytes: u64) -> Option<()> {
         let small = self.heap.block(id).is_small;
         let mapped = bytes.next_multiple_of(self.page(small));
@@ -104,7 +103,7 @@ impl<O: Observer> Simulator<O> {
     pub(super) fn unmap_block(&mut self, id: BlockId) {
         let block = *self.heap.block(id);
         let page = self.page(block.is_small);
-        // Segments begin on a page: their addresses are multiples of more than any page.
+        // Segments begin at multiples of `EXPANDABLE_SPACE`, which is a multiple of each page size.
         let start = block.addr / EXPANDABLE_SPACE * EXPANDABLE_SPACE;
         let low = start + (block.addr - start).next_multiple_of(page);
         let high = start + (block.end() - start) / page * page;
@@ -117,7 +116,7 @@ impl<O: Observer> Simulator<O> {
             self.heap.put_in_index(front);
         }
         if high < block.end() {
-            // The part that goes keeps the id, as it does in front.
+            // The unmapped part keeps the id, as above.
             let tail =
                 Block { addr: high, size: block.end() - high, requested: 0, prev: id, ..block };
             let tail = self.heap.add(tail);
@@ -139,7 +138,7 @@ impl<O: Observer> Simulator<O> {
         self.observer.segment_freed(low, bytes, true);
         if !self.heap.block(id).is_split() {
             self.heap.take_from_index(id);
-            self.heap.forget(id);
+            self.heap.remove(id);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Free blocks of one stream in one pool, in the order in which the allocator looks at them.
+//! The free blocks of one stream in one pool, in the order in which the allocator searches them.
 
 use crate::heap::BlockId;
 
-/// By size, then by what decides between equals: age (from 2.12 on), then address.
+/// Orders blocks by size, then by age (from 2.12 on), then by address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) size: u64,
@@ -18,16 +18,16 @@ impl Key {
     }
 }
 
-/// A chunk that grows beyond this is cut in two.
+/// A chunk with more keys is split in two.
 const MOST: usize = 256;
 
-/// A sorted list in chunks: a binary search and a short move for every change, whatever its length.
+/// A sorted list in chunks. A change takes a binary search and a short move, whatever the length of the list.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FreeSet {
     chunks: Vec<Vec<Key>>,
 }
 
-/// Where a key is: chunk and index in it.
+/// The position of a key: its chunk and its index there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
     chunk: usize,

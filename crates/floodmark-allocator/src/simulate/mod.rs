@@ -3,12 +3,12 @@
 //! One file per part of the allocator, in the order of `malloc` in `CUDACachingAllocator.cpp`:
 //!
 //! - [`search`]: a free block that fits (`get_free_block`).
-//! - [`malloc`]: a new segment (`alloc_block`), and the way from a request to a block (`malloc`).
+//! - [`malloc`]: from a request to a block (`malloc`), with a new segment if needed (`alloc_block`).
 //! - [`expandable`]: segments that grow (`try_allocate_expandable_block`, `map_block`, `unmap_block`).
-//! - [`online`]: one request at a time, where they are not known beforehand.
-//! - [`release`]: memory goes back (`release_cached_blocks`, `garbage_collect_cached_blocks`, …).
+//! - [`online`]: one request at a time, for a program that runs.
+//! - [`release`]: segments freed to the driver (`release_cached_blocks`, `garbage_collect_cached_blocks`, …).
 //!
-//! The decisions are made here; what they do to blocks is the business of the heap.
+//! The simulation decides. The heap splits, merges and counts blocks.
 
 mod driver;
 mod expandable;
@@ -34,57 +34,57 @@ use pools::Pools;
 
 pub use online::{Online, Placed};
 
-/// Under which conditions.
+/// The settings of a simulation.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The allocator's settings.
     pub config: AllocatorConfig,
-    /// How much may be reserved; `None` for as much as it takes.
+    /// The limit on reserved bytes; `None` for no limit.
     pub limit: Option<Limit>,
-    /// Whether the driver puts segments where it put them in the recording, as long as the same are
-    /// asked for. Otherwise it puts them where drivers are seen to put them.
+    /// Whether segments get the recorded addresses, as long as the same segments are requested. Otherwise
+    /// `floodmark-cuda-model` places them.
     pub uses_recorded_addresses: bool,
 }
 
 /// A failed allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
-    /// The event that asked.
+    /// The event of the request.
     pub event: u32,
     /// The requested bytes.
     pub requested: Bytes,
-    /// What the allocator needed from the driver for it.
+    /// The segment that the allocator requested from the driver.
     pub segment: Bytes,
 }
 
-/// What came out.
+/// The result of a simulation.
 #[derive(Debug, Clone)]
 pub struct Run {
     /// The figures of `memory_stats()` at the end.
     pub stats: Statistics,
-    /// The request at which the program would have died; the run ends there.
+    /// The request that fails. The simulation ends there.
     pub oom: Option<Failure>,
-    /// Requests that failed in the recording and fail here: the program lived on.
+    /// Requests that failed in the recording and fail in the simulation. The program continued after them.
     pub failed_again: Vec<Failure>,
-    /// Requests that failed in the recording and do not fail here, by their events.
+    /// The events of requests that failed in the recording and succeed in the simulation.
     pub met: Vec<u32>,
-    /// How blocks lie at the end.
+    /// The segments and blocks at the end.
     pub layout: Layout,
 }
 
-/// Watches a simulation.
+/// Receives the steps of a simulation.
 pub trait Observer {
     /// A block was allocated.
     fn placed(&mut self, _owner: u32, _addr: u64, _bytes: u64) {}
-    /// The last stream is done with a block that was freed earlier.
+    /// A pending free was completed.
     fn completed(&mut self, _owner: u32) {}
-    /// Memory was taken from the driver.
+    /// A segment was allocated from the driver, or pages of an expandable segment were mapped (`maps`).
     fn segment_allocated(&mut self, _addr: u64, _bytes: u64, _maps: bool) {}
-    /// Memory was freed to the driver.
+    /// A segment was freed to the driver, or pages were unmapped.
     fn segment_freed(&mut self, _addr: u64, _bytes: u64, _maps: bool) {}
     /// A request failed.
     fn failed(&mut self, _failure: Failure) {}
-    /// A request was carried out; the figures after it.
+    /// A request is done; `stats` are the figures after it.
     fn after(&mut self, _event: u32, _stats: &Statistics) {}
 }
 
@@ -111,7 +111,7 @@ impl<O: Observer> Observer for &mut O {
     }
 }
 
-/// Carries out the requests of a program.
+/// Simulates the requests of a program.
 pub fn simulate<O: Observer>(program: &Program, settings: &Settings, observer: &mut O) -> Run {
     let mut simulator = Simulator::new(program, settings, observer);
     simulator.place_initial_blocks(program);
@@ -130,9 +130,9 @@ struct Simulator<O> {
     limit: Option<Limit>,
     heap: Heap<Pools>,
     driver: Driver,
-    /// The block of each owner.
+    /// The block of each allocation.
     blocks: Vec<BlockId>,
-    /// Owners whose blocks wait for a stream, oldest first.
+    /// Allocations whose free is pending, oldest first.
     pending: VecDeque<u32>,
     /// `total_allocated_memory`.
     reserved: u64,
@@ -143,9 +143,9 @@ struct Simulator<O> {
     observer: O,
 }
 
-/// A request, rounded and with what goes with it.
+/// `AllocParams`: a request with its rounded size and its segment.
 #[derive(Debug, Clone, Copy)]
-struct Wanted {
+struct AllocParams {
     requested: u64,
     size: u64,
     segment: u64,
@@ -158,7 +158,8 @@ impl<O: Observer> Simulator<O> {
     fn new(program: &Program, settings: &Settings, observer: O) -> Self {
         let config = settings.config.clone();
         let pools = Pools::new(program.pools, program.streams.len(), config.version);
-        let recorded = if settings.uses_recorded_addresses { &program.taken[..] } else { &[] };
+        let recorded =
+            if settings.uses_recorded_addresses { &program.recorded_segments[..] } else { &[] };
         Self {
             limit: settings.limit,
             heap: Heap::new(pools, config.max_split),
@@ -175,19 +176,19 @@ impl<O: Observer> Simulator<O> {
         }
     }
 
-    /// Requests again what was live before the first request, in the order of addresses.
+    /// Requests the blocks that were live before the first request, in the order of addresses.
     fn place_initial_blocks(&mut self, program: &Program) {
         let mut blocks = program.initial_blocks.clone();
         blocks.sort_by_key(|block| block.addr);
         for block in blocks {
-            let wanted = self.wanted(block.requested.max(1), block.stream, block.pool);
-            if let Some(id) = self.malloc(&wanted, block.owner) {
+            let params = self.alloc_params(block.requested.max(1), block.stream, block.pool);
+            if let Some(id) = self.malloc(&params, block.owner) {
                 self.blocks[block.owner as usize] = id;
             }
         }
     }
 
-    /// Returns whether the program continues.
+    /// Simulates one request. Returns whether the program continues.
     fn carry_out(&mut self, event: u32, request: Request) -> bool {
         match request {
             Request::Alloc { owner, bytes, stream, pool } => {
@@ -195,9 +196,9 @@ impl<O: Observer> Simulator<O> {
                 if bytes == 0 {
                     return true;
                 }
-                let wanted = self.wanted(bytes, stream, pool);
-                let Some(id) = self.malloc(&wanted, owner) else {
-                    self.oom = Some(self.fail(event, &wanted));
+                let params = self.alloc_params(bytes, stream, pool);
+                let Some(id) = self.malloc(&params, owner) else {
+                    self.oom = Some(self.fail(event, &params));
                     return false;
                 };
                 self.blocks[owner as usize] = id;
@@ -224,14 +225,14 @@ impl<O: Observer> Simulator<O> {
             }
             Request::EmptyCache => self.release_cached_blocks(),
             Request::Failed { bytes, stream, pool } => {
-                let wanted = self.wanted(bytes, stream, pool);
-                if let Some(id) = self.malloc(&wanted, u32::MAX) {
-                    // What the program would have done with it is not known.
+                let params = self.alloc_params(bytes, stream, pool);
+                if let Some(id) = self.malloc(&params, u32::MAX) {
+                    // What the program does with the block is unknown.
                     self.met.push(event);
                     self.heap.request_free(id);
                     self.heap.complete(id);
                 } else {
-                    let failure = self.fail(event, &wanted);
+                    let failure = self.fail(event, &params);
                     self.failed_again.push(failure);
                 }
             }
@@ -239,14 +240,14 @@ impl<O: Observer> Simulator<O> {
         true
     }
 
-    fn wanted(&self, requested: u64, stream: u16, pool: u16) -> Wanted {
+    fn alloc_params(&self, requested: u64, stream: u16, pool: u16) -> AllocParams {
         let size = sizes::round(requested.min(sizes::ABSURD), &self.config);
         let segment = sizes::segment_for(size, &self.config);
-        Wanted { requested, size, segment, stream, pool, is_small: sizes::is_small(size) }
+        AllocParams { requested, size, segment, stream, pool, is_small: sizes::is_small(size) }
     }
 
-    fn fail(&mut self, event: u32, wanted: &Wanted) -> Failure {
-        let (requested, segment) = (Bytes(wanted.requested), Bytes(wanted.segment));
+    fn fail(&mut self, event: u32, params: &AllocParams) -> Failure {
+        let (requested, segment) = (Bytes(params.requested), Bytes(params.segment));
         let failure = Failure { event, requested, segment };
         self.observer.failed(failure);
         failure
@@ -270,8 +271,8 @@ impl<O: Observer> Simulator<O> {
     }
 
     fn finish(self, program: &Program) -> Run {
-        let is_there = |block: &Block| block.state != BlockState::Unmapped;
-        let layout = Layout::from_heap(&self.heap, &program.streams, is_there);
+        let is_mapped = |block: &Block| block.state != BlockState::Unmapped;
+        let layout = Layout::from_heap(&self.heap, &program.streams, is_mapped);
         Run {
             stats: self.heap.stats,
             oom: self.oom,

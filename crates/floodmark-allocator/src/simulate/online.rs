@@ -1,4 +1,4 @@
-//! One request at a time: an allocator for requests that are not known beforehand.
+//! One request at a time: the allocator of a program that runs.
 
 use crate::heap::BlockId;
 use crate::program::Program;
@@ -9,9 +9,9 @@ use super::{Failure, Observer, Settings, Simulator};
 /// A block that was allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
-    /// The key to free it by.
+    /// The number with which it is freed.
     pub owner: u32,
-    /// Where it is.
+    /// Its address.
     pub addr: u64,
     /// Its size: the requested bytes, rounded up.
     pub bytes: u64,
@@ -21,13 +21,13 @@ pub struct Placed {
 #[derive(Debug)]
 pub struct Online<O> {
     simulator: Simulator<O>,
-    /// Owners that gave their blocks back.
+    /// Numbers of freed blocks, which are reused.
     free: Vec<u32>,
     requests: u32,
 }
 
 impl<O: Observer> Online<O> {
-    /// An allocator that holds nothing yet.
+    /// An allocator without blocks.
     pub fn new(settings: &Settings, observer: O) -> Self {
         let program = Program { streams: vec![0], pools: 1, ..Program::default() };
         let simulator = Simulator::new(&program, settings, observer);
@@ -37,21 +37,21 @@ impl<O: Observer> Online<O> {
     /// Allocates a block.
     pub fn alloc(&mut self, bytes: u64) -> Result<Placed, Failure> {
         self.requests = self.requests.wrapping_add(1);
-        let wanted = self.simulator.wanted(bytes.max(1), 0, 0);
+        let params = self.simulator.alloc_params(bytes.max(1), 0, 0);
         let owner = self.free.pop().unwrap_or_else(|| {
             self.simulator.blocks.push(BlockId::NONE);
             u32::try_from(self.simulator.blocks.len() - 1).unwrap_or(u32::MAX)
         });
-        let Some(id) = self.simulator.malloc(&wanted, owner) else {
+        let Some(id) = self.simulator.malloc(&params, owner) else {
             self.free.push(owner);
-            return Err(self.simulator.fail(self.requests, &wanted));
+            return Err(self.simulator.fail(self.requests, &params));
         };
         self.simulator.blocks[owner as usize] = id;
         let block = self.simulator.heap.block(id);
         Ok(Placed { owner, addr: block.addr, bytes: block.size })
     }
 
-    /// Takes a block back.
+    /// Frees a block.
     pub fn free(&mut self, owner: u32) {
         if let Some(id) = self.simulator.take_block(owner) {
             self.simulator.heap.request_free(id);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_was_given_back_is_handed_out_again() {
+    fn a_freed_block_is_allocated_again() {
         let mut allocator = Online::new(&settings(None), ());
         let first = allocator.alloc(1000).unwrap();
         assert_eq!(first.bytes, 1024);
@@ -107,12 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_fails_and_leaves_the_rest_as_it_was() {
+    fn a_failed_request_changes_nothing() {
         let mut allocator = Online::new(&settings(Some(64 << 20)), ());
-        let held = allocator.alloc(40 << 20).unwrap();
+        let first = allocator.alloc(40 << 20).unwrap();
         let failure = allocator.alloc(40 << 20).unwrap_err();
         assert_eq!(failure.requested, Bytes(40 << 20));
-        allocator.free(held.owner);
+        allocator.free(first.owner);
         assert!(allocator.alloc(40 << 20).is_ok());
     }
 

@@ -6,12 +6,12 @@ use super::free_set::{FreeSet, Key};
 use crate::heap::{Block, BlockId, BlockState, Index};
 use crate::version::TorchVersion;
 
-/// `BlockPool`: one of small and one of large blocks for each memory pool.
+/// `BlockPool`: each memory pool has one of small and one of large blocks.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pool {
-    /// By stream.
+    /// Free blocks, by stream.
     pub(super) free: Vec<FreeSet>,
-    /// By stream: address space of expandable segments.
+    /// Unmapped address space of expandable segments, by stream.
     pub(super) unmapped: Vec<BTreeMap<u64, BlockId>>,
     /// `get_free_blocks_call_count`.
     pub(super) searches: u64,
@@ -21,9 +21,9 @@ pub(super) struct Pool {
 pub(super) struct Pools {
     /// Two for each memory pool: large blocks, then small ones.
     all: Vec<Pool>,
-    /// Whether age decides between blocks of one size: from 2.12 on.
+    /// Whether blocks of one size are ordered by age: from 2.12 on.
     by_age: bool,
-    /// Whether address decides after it: not in 2.12.
+    /// Whether blocks of one size and age are ordered by address: not in 2.12.
     by_address: bool,
 }
 

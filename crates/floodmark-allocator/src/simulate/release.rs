@@ -1,15 +1,14 @@
-//! Memory goes back to the driver: to make room, to keep below a threshold, or because the program says so.
+//! Frees segments to the driver: to make room, to stay below a threshold, or in `empty_cache`.
 //!
-//! Expandable segments are left out where single segments are chosen: up to 2.4 `PyTorch` chose them too,
-//! and failed.
+//! Where single segments are chosen, expandable ones are left out. Up to 2.4 `PyTorch` chose them too, and failed.
 
 use super::free_set::FreeSet;
 use crate::heap::BlockId;
 
-use super::{Observer, Simulator, Wanted};
+use super::{AllocParams, Observer, Simulator};
 
 impl<O: Observer> Simulator<O> {
-    /// Follows `release_block`: a block that is a whole segment. It leaves its pool.
+    /// Follows `release_block`: frees a block that is a whole segment.
     fn release_block(&mut self, id: BlockId) {
         self.heap.take_from_index(id);
         let block = *self.heap.block(id);
@@ -17,19 +16,19 @@ impl<O: Observer> Simulator<O> {
         self.reserved -= block.size;
         self.driver.free(block.addr, block.size);
         self.observer.segment_freed(block.addr, block.size, false);
-        self.heap.forget(id);
+        self.heap.remove(id);
     }
 
-    /// Follows `release_available_cached_blocks`: with `max_split_size`, an oversize block of this stream
-    /// that is large enough, or several, largest first. Returns whether that made room.
-    pub(super) fn release_available(&mut self, wanted: &Wanted) -> bool {
+    /// Follows `release_available_cached_blocks`: with `max_split_size`, frees an oversize block of this stream that is large
+    /// enough, or several, largest first. Returns whether enough was freed.
+    pub(super) fn release_available(&mut self, params: &AllocParams) -> bool {
         let max_split = self.config.max_split;
         if max_split == u64::MAX {
             return false;
         }
-        let needed = wanted.size.max(max_split);
-        let pool = self.heap.index.pool(wanted.pool, wanted.is_small);
-        let free = &pool.free[usize::from(wanted.stream)];
+        let needed = params.size.max(max_split);
+        let pool = self.heap.index.pool(params.pool, params.is_small);
+        let free = &pool.free[usize::from(params.stream)];
         let fits = free.lower_bound(needed).and_then(|place| free.at(place));
         let fits = fits.filter(|&id| !self.heap.block(id).is_expandable);
         if let Some(id) = fits {
@@ -55,8 +54,8 @@ impl<O: Observer> Simulator<O> {
         released >= needed
     }
 
-    /// Follows `release_cached_blocks`: waits for all streams, then frees every segment that is free
-    /// as a whole, large ones first. Private pools keep theirs.
+    /// Follows `release_cached_blocks`: waits for all streams, then frees every segment without allocated blocks, large ones
+    /// first. Private pools keep their segments.
     pub(super) fn release_cached_blocks(&mut self) {
         self.heap.stats.num_sync_all_streams += 1;
         while let Some(owner) = self.pending.pop_front() {
@@ -78,8 +77,8 @@ impl<O: Observer> Simulator<O> {
         }
     }
 
-    /// Follows `garbage_collect_cached_blocks`: while more is reserved than the threshold allows, frees
-    /// large segments that stayed unused for longer than the average.
+    /// Follows `garbage_collect_cached_blocks`: while more than the threshold is reserved, frees large segments that were unused
+    /// for longer than the average.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

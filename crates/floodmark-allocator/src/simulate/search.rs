@@ -1,28 +1,28 @@
-//! A free block that fits.
+//! Finds a free block for a request.
 
 use super::free_set::Position;
 use crate::heap::{BlockId, BlockState};
 
-use super::{Observer, Simulator, Wanted};
+use super::{AllocParams, Observer, Simulator};
 
 impl<O: Observer> Simulator<O> {
-    /// Whether `garbage_collection_threshold` does anything: it needs a limit of the program's own.
+    /// Whether `garbage_collection_threshold` has an effect: only with a limit that the program set.
     pub(super) fn collects_garbage(&self) -> bool {
         self.config.gc_threshold > 0.0 && self.limit.is_some_and(|limit| limit.is_fraction)
     }
 
-    /// Follows `get_free_block`: best fit on the request's own stream. The block leaves the pool.
-    pub(super) fn get_free_block(&mut self, wanted: &Wanted) -> Option<BlockId> {
+    /// Follows `get_free_block`: the best fit on the request's stream. Removes the block from the index.
+    pub(super) fn get_free_block(&mut self, params: &AllocParams) -> Option<BlockId> {
         if self.collects_garbage() {
-            self.heap.index.pool_mut(wanted.pool, wanted.is_small).searches += 1;
+            self.heap.index.pool_mut(params.pool, params.is_small).searches += 1;
         }
-        let pool = self.heap.index.pool(wanted.pool, wanted.is_small);
-        let free = &pool.free[usize::from(wanted.stream)];
-        let mut position = free.lower_bound(wanted.size)?;
+        let pool = self.heap.index.pool(params.pool, params.is_small);
+        let free = &pool.free[usize::from(params.stream)];
+        let mut position = free.lower_bound(params.size)?;
         let mut id = free.at(position)?;
         if self.heap.block(id).is_expandable {
             if self.config.expandable_segments {
-                id = self.avoid_the_growing_end(wanted, position, id);
+                id = self.avoid_the_growing_end(params, position, id);
             } else {
                 while self.heap.block(id).is_expandable {
                     position = free.next(position)?;
@@ -31,11 +31,11 @@ impl<O: Observer> Simulator<O> {
             }
         }
         let size = self.heap.block(id).size;
-        if wanted.size < self.config.max_split && size >= self.config.max_split {
+        if params.size < self.config.max_split && size >= self.config.max_split {
             return None;
         }
-        if wanted.size >= self.config.max_split
-            && size >= wanted.size.saturating_add(self.config.max_non_split_rounding)
+        if params.size >= self.config.max_split
+            && size >= params.size.saturating_add(self.config.max_non_split_rounding)
         {
             return None;
         }
@@ -43,16 +43,16 @@ impl<O: Observer> Simulator<O> {
         Some(id)
     }
 
-    /// A free block before unmapped space is left alone while a slightly larger enclosed one exists:
-    /// goes on while the next block, with the space behind it, is smaller.
+    /// Prefers an enclosed free block that is slightly larger to one before unmapped space: takes the next block while it is
+    /// smaller than this one, each with the unmapped space behind it.
     fn avoid_the_growing_end(
         &self,
-        wanted: &Wanted,
+        params: &AllocParams,
         mut position: Position,
         mut id: BlockId,
     ) -> BlockId {
-        let pool = self.heap.index.pool(wanted.pool, wanted.is_small);
-        let free = &pool.free[usize::from(wanted.stream)];
+        let pool = self.heap.index.pool(params.pool, params.is_small);
+        let free = &pool.free[usize::from(params.stream)];
         while self.heap.block(id).is_expandable {
             let next = free.next(position).and_then(|next| Some((next, free.at(next)?)));
             let Some((next, next_id)) = next else { break };
