@@ -1,4 +1,4 @@
-//! What holds for any program under any settings.
+//! Properties of every program under any settings.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +10,7 @@ use floodmark_trace::journal::FLAG_DEFERRED;
 use floodmark_trace::{AllocationId, Bytes, EventKind, Trace};
 use proptest::prelude::*;
 
-use crate::script::{GPU, Tape};
+use crate::script::{GPU, TraceRecorder};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -65,32 +65,32 @@ fn all_settings() -> impl Strategy<Value = Settings> {
 }
 
 fn trace_of(steps: &[Step]) -> Trace {
-    let mut tape = Tape::new();
+    let mut trace = TraceRecorder::new();
     let (mut live, mut pending): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     for (at, step) in steps.iter().enumerate() {
         match *step {
             Step::Alloc { bytes, stream, pool } => {
-                tape.alloc(&at.to_string(), bytes, stream, pool);
+                trace.alloc(&at.to_string(), bytes, stream, pool);
                 live.push(at);
             }
             Step::Free(n) if !live.is_empty() => {
                 let name = live.swap_remove(n % live.len());
-                tape.about(EventKind::Free, &name.to_string(), 0);
+                trace.about(EventKind::Free, &name.to_string(), 0);
             }
             Step::FreeLater(n) if !live.is_empty() => {
                 let name = live.swap_remove(n % live.len());
-                tape.about(EventKind::Free, &name.to_string(), FLAG_DEFERRED);
+                trace.about(EventKind::Free, &name.to_string(), FLAG_DEFERRED);
                 pending.push(name);
             }
             Step::Complete(n) if !pending.is_empty() => {
                 let name = pending.swap_remove(n % pending.len());
-                tape.about(EventKind::FreeCompleted, &name.to_string(), 0);
+                trace.about(EventKind::FreeCompleted, &name.to_string(), 0);
             }
-            Step::EmptyCache => tape.empty_cache(),
+            Step::EmptyCache => trace.empty_cache(),
             Step::Free(_) | Step::FreeLater(_) | Step::Complete(_) => {}
         }
     }
-    tape.finish().0
+    trace.finish().0
 }
 
 fn run(steps: &[Step], settings: &Settings) -> Run {
@@ -102,7 +102,7 @@ fn sum(layout: &Layout, state: BlockState) -> u64 {
     blocks.filter(|block| block.state == state).map(|block| block.bytes.0).sum()
 }
 
-/// Checks after every request.
+/// Checks the figures after every request.
 #[derive(Default)]
 struct Watch {
     limit: Option<u64>,
@@ -118,7 +118,7 @@ impl Observer for Watch {
         if allocated > active || active > reserved {
             self.wrong = Some(format!("{allocated} {active} {reserved} after {event}"));
         }
-        // An expandable segment may grow by less than was requested, and by up to a page more than fits.
+        // An expandable segment may grow by less than the request, and by up to a page beyond the limit.
         if !self.is_expandable && self.limit.is_some_and(|limit| reserved > limit) {
             self.wrong = Some(format!("{reserved} reserved after {event}"));
         }
@@ -138,7 +138,7 @@ proptest! {
         }
     }
 
-    /// Without this, fragmentation would be our own doing.
+    /// Otherwise the simulation would cause fragmentation of its own.
     #[test]
     fn free_neighbours_are_merged(steps in steps(), settings in all_settings()) {
         for segment in run(&steps, &settings).layout.segments {
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn reserved_holds_active_and_keeps_the_limit(steps in steps(), settings in all_settings()) {
+    fn reserved_is_at_least_active_and_at_most_the_limit(steps in steps(), settings in all_settings()) {
         let mut watch = Watch {
             limit: settings.limit.map(|limit| limit.bytes.0),
             is_expandable: settings.config.expandable_segments,
@@ -183,13 +183,13 @@ proptest! {
         prop_assert_eq!(watch.wrong, None);
     }
 
-    /// What was simulated, written down as a recording and followed, leads to the same blocks.
+    /// The replay of a recorded simulation has the same blocks as the simulation.
     #[test]
     fn replay_of_a_simulation_is_the_simulation(steps in steps(), settings in all_settings()) {
         let program = Program::new(&trace_of(&steps), GPU);
-        let mut tape = Recorder::new(&program);
-        let run = simulate(&program, &settings, &mut tape);
-        let trace = tape.finish();
+        let mut recorder = Recorder::new(&program);
+        let run = simulate(&program, &settings, &mut recorder);
+        let trace = recorder.finish();
         let replayed = replay(&trace, GPU, &settings.config, u32::MAX, |_, _| {});
         prop_assert_eq!(replayed.unplaced, 0);
         let (ours, theirs) = (&replayed.stats, &run.stats);
@@ -206,17 +206,17 @@ fn blocks(layout: &Layout) -> BTreeMap<u64, (u64, bool)> {
     blocks.map(|block| (block.addr, (block.bytes.0, block.state == BlockState::Free))).collect()
 }
 
-/// Writes a simulation down as a recording.
+/// Records a simulation.
 struct Recorder {
-    tape: Tape,
+    trace: TraceRecorder,
     requests: HashMap<u32, Request>,
-    asked: HashMap<u32, u64>,
+    requested: HashMap<u32, u64>,
     ids: HashMap<u32, AllocationId>,
 }
 
 impl Recorder {
     fn new(program: &Program) -> Self {
-        let asked = program.requests.iter().filter_map(|(_, request)| match *request {
+        let requested = program.requests.iter().filter_map(|(_, request)| match *request {
             Request::Alloc { owner, bytes, .. } => Some((owner, bytes)),
             Request::Free { .. }
             | Request::FreeLater { .. }
@@ -225,36 +225,36 @@ impl Recorder {
             | Request::Failed { .. } => None,
         });
         Self {
-            tape: Tape::new(),
+            trace: TraceRecorder::new(),
             requests: program.requests.iter().copied().collect(),
-            asked: asked.collect(),
+            requested: requested.collect(),
             ids: HashMap::new(),
         }
     }
 
     fn segment(&mut self, kind: EventKind, addr: u64, bytes: u64) {
-        let mut row = self.tape.row(kind);
+        let mut row = self.trace.row(kind);
         (row.addr, row.bytes) = (addr, bytes);
-        self.tape.push(&row);
+        self.trace.push(&row);
     }
 
     fn about(&mut self, kind: EventKind, owner: u32, flags: u8) {
         let Some(&id) = self.ids.get(&owner) else { return };
-        let mut row = self.tape.row(kind);
+        let mut row = self.trace.row(kind);
         (row.allocation, row.flags) = (id, flags);
-        self.tape.push(&row);
+        self.trace.push(&row);
     }
 
     fn finish(self) -> Trace {
-        self.tape.finish().0
+        self.trace.finish().0
     }
 }
 
 impl Observer for Recorder {
     fn placed(&mut self, owner: u32, addr: u64, bytes: u64) {
-        let mut row = self.tape.row(EventKind::Alloc);
-        (row.addr, row.bytes, row.slack) = (addr, bytes, bytes - self.asked[&owner]);
-        let id = self.tape.push(&row).expect("an allocation");
+        let mut row = self.trace.row(EventKind::Alloc);
+        (row.addr, row.bytes, row.slack) = (addr, bytes, bytes - self.requested[&owner]);
+        let id = self.trace.push(&row).expect("an allocation");
         self.ids.insert(owner, id);
     }
 

@@ -1,6 +1,6 @@
-//! The rules of the caching allocator, in the order of `malloc`, each with the function it follows.
+//! The rules of the caching allocator, in the order of `malloc`, each with the function that it follows.
 //!
-//! A script says what a program does; what follows `=>` is how blocks lie at the end. `_` is free memory.
+//! A script has the requests of a program; after `=>` are the blocks at the end. `_` is free memory.
 
 use floodmark_allocator::TorchVersion;
 

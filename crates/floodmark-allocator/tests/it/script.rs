@@ -1,4 +1,4 @@
-//! Programs for the allocator, written down in words, as traces.
+//! Traces of programs from short scripts.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use floodmark_trace::{
 pub(crate) const GPU: Device = Device::cuda(0);
 
 /// Makes a trace event by event.
-pub(crate) struct Tape {
+pub(crate) struct TraceRecorder {
     builder: TraceBuilder,
     definitions: Batch,
     live: HashMap<String, AllocationId>,
@@ -23,7 +23,7 @@ pub(crate) struct Tape {
     time: u64,
 }
 
-impl Tape {
+impl TraceRecorder {
     pub(crate) fn new() -> Self {
         Self {
             builder: TraceBuilder::new(Header::default()),
@@ -69,7 +69,7 @@ impl Tape {
     }
 
     pub(crate) fn empty_cache(&mut self) {
-        // A segment that went back although nothing needed room.
+        // A segment that is freed although nothing needs memory.
         let mut row = self.row(EventKind::SegmentFree);
         row.bytes = 512;
         self.push(&row);
@@ -85,25 +85,25 @@ impl Tape {
 /// Reads `a=1024 b=2M@7 c=1M/3 -a ~b !b empty`: blocks with their sizes, on a stream, from a pool; freed;
 /// freed while a stream uses them; completed; the cache emptied.
 pub(crate) fn read(script: &str) -> (Trace, HashMap<AllocationId, String>) {
-    let mut tape = Tape::new();
+    let mut trace_recorder = TraceRecorder::new();
     for word in script.split_whitespace() {
         if word == "empty" {
-            tape.empty_cache();
+            trace_recorder.empty_cache();
         } else if let Some(name) = word.strip_prefix('-') {
-            tape.about(EventKind::Free, name, 0);
+            trace_recorder.about(EventKind::Free, name, 0);
         } else if let Some(name) = word.strip_prefix('~') {
-            tape.about(EventKind::Free, name, FLAG_DEFERRED);
+            trace_recorder.about(EventKind::Free, name, FLAG_DEFERRED);
         } else if let Some(name) = word.strip_prefix('!') {
-            tape.about(EventKind::FreeCompleted, name, 0);
+            trace_recorder.about(EventKind::FreeCompleted, name, 0);
         } else {
             let (name, size) = word.split_once('=').expect(word);
             let (size, pool) = size.split_once('/').unwrap_or((size, "0"));
             let (size, stream) = size.split_once('@').unwrap_or((size, "0"));
             let number = |text: &str| text.parse().expect(text);
-            tape.alloc(name, bytes(size), number(stream), number(pool));
+            trace_recorder.alloc(name, bytes(size), number(stream), number(pool));
         }
     }
-    tape.finish()
+    trace_recorder.finish()
 }
 
 pub(crate) fn bytes(text: &str) -> u64 {

@@ -1,4 +1,4 @@
-//! What torch wrote before, what its C++ pickler writes, and what only looks like a snapshot.
+//! Files of older versions of torch, files of its C++ pickler, and files that are no snapshots.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ fn losses(trace: &Trace) -> String {
 }
 
 #[test]
-fn every_pickler_tells_the_same() {
+fn every_pickler_gives_the_same_trace() {
     let snapshot = snapshot();
     for pickle in [snapshot.protocol_4(), snapshot.cpp(), snapshot.protocol_0()] {
         assert!(is_snapshot(&pickle));
@@ -23,7 +23,7 @@ fn every_pickler_tells_the_same() {
 }
 
 #[test]
-fn compressed_files_are_read_as_they_are() {
+fn compressed_files_are_read_without_decompressing_them_first() {
     let pickle = snapshot().protocol_4();
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&pickle).unwrap();
@@ -40,7 +40,7 @@ fn compressed_files_are_read_as_they_are() {
     assert!(matches!(read_snapshot(&other), Err(SnapshotError::NotAPickle { .. })));
 }
 
-/// The last eight bytes of gzip are a checksum and a length: both count, and neither may be missing.
+/// A gzip file ends with a checksum and a length. Both are verified, and neither may be missing.
 #[test]
 fn gzip_is_read_to_its_trailer() {
     let gzip = crate::recordings::file("lstm.pickle.gz");
@@ -72,38 +72,38 @@ fn gzip_is_read_to_its_trailer() {
 
 #[test]
 fn a_short_or_foreign_compressed_file_says_what_it_is() {
-    let said = |bytes: &[u8]| read_snapshot(bytes).unwrap_err().to_string();
-    assert_eq!(said(&[0x1f]), "the file cannot be decompressed");
-    assert_eq!(said(&[0x28, 0xb5, 0x2f]), "the file cannot be decompressed");
-    assert_eq!(said(&[0x80]), "the pickle ends at byte 1, before it is complete");
+    let error_of = |bytes: &[u8]| read_snapshot(bytes).unwrap_err().to_string();
+    assert_eq!(error_of(&[0x1f]), "the file cannot be decompressed");
+    assert_eq!(error_of(&[0x28, 0xb5, 0x2f]), "the file cannot be decompressed");
+    assert_eq!(error_of(&[0x80]), "the pickle ends at byte 1, before it is complete");
     let packed = |bytes: &[u8]| {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(bytes).unwrap();
         gzip.finish().unwrap()
     };
-    assert_eq!(said(&packed(b"")), "this is an empty file, not a memory snapshot");
+    assert_eq!(error_of(&packed(b"")), "this is an empty file, not a memory snapshot");
     let flood = packed(&floodmark_trace::frame::prelude());
-    assert_eq!(said(&flood), "this is a compressed floodmark trace, not a memory snapshot");
+    assert_eq!(error_of(&flood), "this is a compressed floodmark trace, not a memory snapshot");
     assert!(read_snapshot(&flood).unwrap_err().hint().unwrap().contains("decompress it first"));
 }
 
 #[test]
-fn what_a_file_may_decompress_to_can_be_raised() {
+fn the_limit_on_decompressed_bytes_can_be_raised() {
     let gzip = crate::recordings::file("lstm.pickle.gz");
     let read = |limit| read_snapshot_from(&gzip[..], gzip.len() as u64, limit);
     let error = read(DecompressionLimit::Bytes(1000)).unwrap_err();
     assert!(matches!(error, SnapshotError::TooLarge { limit: 1000 }), "{error}");
     assert!(error.hint().unwrap().contains(DecompressionLimit::VARIABLE));
     assert!(read(DecompressionLimit::Bytes(1 << 30)).is_ok());
-    // A pickle that is not compressed is as long as it is.
+    // The limit does not apply to a pickle that is not compressed.
     let unpacked = crate::recordings::pickle("lstm");
     let limit = DecompressionLimit::Bytes(1000);
     assert!(read_snapshot_from(&unpacked[..], unpacked.len() as u64, limit).is_ok());
 }
 
-/// `_record_memory_history(stacks="all")`, torch's default: frames of C++ lie between those of Python.
+/// `_record_memory_history(stacks="all")`, torch's default: C++ frames lie between the Python frames.
 #[test]
-fn frames_of_cpp_change_nothing_of_what_is_derived() {
+fn cpp_frames_do_not_change_what_is_derived() {
     let call = "/lib/site-packages/torch/nn/modules/module.py";
     let python = [
         frame("/lib/site-packages/torch/nn/modules/linear.py", "forward", 134),
@@ -141,7 +141,7 @@ fn frames_of_cpp_change_nothing_of_what_is_derived() {
 }
 
 #[test]
-fn what_is_lost_with_old_versions_is_said() {
+fn losses_of_old_versions_are_reported() {
     let old = snapshot().without(&[
         "time_us",
         "compile_context",
@@ -161,9 +161,9 @@ fn what_is_lost_with_old_versions_is_said() {
     assert!(without_stacks.allocations.iter().all(|made| !made.backward && made.stack.0 == 0));
 }
 
-/// Torch 2.0: blocks have no address but a history, the newest user first.
+/// In torch 2.0 blocks have no address, and a history with the newest allocation first.
 #[test]
-fn blocks_of_torch_2_0_follow_each_other() {
+fn blocks_of_torch_2_0_are_adjacent() {
     let history = |size, line| {
         let frames = Py::List(vec![frame("train.py", "main", line)]);
         dict([("addr", Py::Int(0)), ("real_size", Py::Int(size)), ("frames", frames)])
@@ -222,7 +222,7 @@ fn a_list_of_segments_has_no_history() {
 }
 
 #[test]
-fn newer_keys_are_understood() {
+fn newer_keys_are_read() {
     let pool = || Py::Tuple(vec![Py::Int(3), Py::Int(1)]);
     let alloc = event("alloc", BASE, 100, 0).with("pool_id", pool());
     let mut named = event("annotate", BASE, 100, 1).without(&["user_metadata"]);
@@ -254,7 +254,7 @@ fn newer_keys_are_understood() {
 }
 
 #[test]
-fn two_devices_are_told_in_the_order_of_time() {
+fn events_of_two_devices_are_in_the_order_of_time() {
     let first = vec![event("alloc", BASE, 1, 0), event("alloc", BASE + 512, 2, 10)];
     let second = vec![event("alloc", BASE, 3, 5), event("alloc", BASE + 512, 4, 15)];
     let both = dict([
@@ -268,7 +268,7 @@ fn two_devices_are_told_in_the_order_of_time() {
 }
 
 #[test]
-fn an_address_that_is_handed_out_twice_was_let_go_of_between() {
+fn an_address_that_is_allocated_twice_was_freed_between() {
     let events = vec![
         event("alloc", BASE, 1, 0),
         event("alloc", BASE, 2, 1),
@@ -292,7 +292,7 @@ fn an_address_that_is_handed_out_twice_was_let_go_of_between() {
 }
 
 #[test]
-fn what_is_no_snapshot_is_refused_with_a_way_out() {
+fn other_files_are_refused_with_a_hint() {
     let other = dict([("model", text("weights")), ("step", Py::Int(3))]);
     let cases: [(&[u8], &str); 7] = [
         (&other.protocol_4(), "this is a pickle of something else, not of a memory snapshot"),
@@ -330,7 +330,7 @@ fn read_trickle(bytes: &[u8], step: usize) -> Result<Trace, SnapshotError> {
 }
 
 #[test]
-fn a_reader_tells_what_the_bytes_tell() {
+fn a_reader_gives_the_same_trace_as_the_bytes() {
     for name in ["lstm.pickle.gz", "default-oom.pickle.gz"] {
         let packed = crate::recordings::file(name);
         let unpacked = crate::recordings::pickle(name.trim_end_matches(".pickle.gz"));

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::sample::snapshot;
 
 #[test]
-fn a_claimed_length_reserves_nothing() {
+fn a_length_allocates_nothing_before_its_bytes_are_read() {
     let huge = (1_u64 << 60).to_le_bytes();
     for opcode in [0x8d_u8, 0x8e] {
         let pickle = [b"\x80\x04".as_slice(), &[opcode], &huge, b"abc"].concat();
@@ -19,7 +19,7 @@ fn a_claimed_length_reserves_nothing() {
 }
 
 #[test]
-fn nesting_has_an_end() {
+fn deep_nesting_is_an_error() {
     for nested in [b"]".as_slice(), b"}", b"(", b"](", b"}(K\x01"] {
         let pickle = [b"\x80\x04".to_vec(), nested.repeat(1 << 20)].concat();
         let error = read_snapshot(&pickle).unwrap_err();
@@ -29,9 +29,9 @@ fn nesting_has_an_end() {
     assert!(matches!(read_snapshot(&tuples), Err(SnapshotError::NotASnapshot { .. })));
 }
 
-/// A few kilobytes that would become a pickle of a hundred megabytes.
+/// A few kilobytes that decompress to a hundred megabytes.
 #[test]
-fn a_small_file_does_not_become_a_huge_one() {
+fn a_small_file_that_decompresses_to_a_huge_one_is_refused() {
     let block = vec![0; 1 << 20];
     let mut pickle = vec![0x80, 4];
     for _ in 0..100 {
@@ -48,7 +48,7 @@ fn a_small_file_does_not_become_a_huge_one() {
 }
 
 #[test]
-fn a_memo_number_out_of_order_reserves_nothing() {
+fn a_memo_index_out_of_order_allocates_nothing() {
     let mut pickle = b"\x80\x04".to_vec();
     for number in (0..1000_u32).map(|number| u32::MAX - number * 4_000_000) {
         pickle.extend_from_slice(b"Nr");
@@ -60,7 +60,7 @@ fn a_memo_number_out_of_order_reserves_nothing() {
 
 /// `a = []; a.append(a)`, and a dict that is its own value, and a snapshot inside itself.
 #[test]
-fn things_inside_themselves_end() {
+fn containers_that_contain_themselves_are_read() {
     for pickle in [
         b"\x80\x04]\x94h\0a.".as_slice(),
         b"\x80\x04]\x94(h\0h\0e.",
@@ -77,7 +77,7 @@ fn things_inside_themselves_end() {
 
 /// The same list of events for both devices, the same event twice, blocks shared between segments.
 #[test]
-fn things_that_are_shared_count_once() {
+fn shared_values_count_once() {
     let event = b"}(\x8c\x06action\x8c\x05alloc\x8c\x04addrK\x01u";
     let shared = [
         b"\x80\x04}(\x8c\x08segments]\x8c\x0ddevice_traces](](".as_slice(),
@@ -91,7 +91,7 @@ fn things_that_are_shared_count_once() {
 }
 
 #[test]
-fn numbers_at_the_limits_do_no_harm() {
+fn numbers_at_the_limits_are_read() {
     let int = |number: i64| [b"\x8a\x08".as_slice(), &number.to_le_bytes()].concat();
     for addr in [0, 1, i64::MAX, -1] {
         for size in [0, 1, i64::MAX, i64::MIN] {
@@ -129,7 +129,7 @@ fn numbers_at_the_limits_do_no_harm() {
     }
 }
 
-/// Any opcodes, with arguments that make sense more often than chance would have it.
+/// Any opcodes, with arguments that are often valid.
 fn any_opcodes() -> impl Strategy<Value = Vec<u8>> {
     let words = [
         "action",
@@ -173,13 +173,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let _ = read_snapshot(&bytes);
         let _ = read_snapshot(&[b"\x80\x04".as_slice(), &bytes].concat());
     }
 
     #[test]
-    fn no_opcodes_make_it_panic(pickle in any_opcodes()) {
+    fn no_opcodes_panic(pickle in any_opcodes()) {
         if let Ok(trace) = read_snapshot(&[pickle.as_slice(), b"."].concat()) {
             let mut written = Vec::new();
             floodmark_snapshot::write_snapshot(&trace, None, &mut written).unwrap();
@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn no_two_changes_make_it_panic(at in any::<prop::sample::Index>(), to in any::<u8>(), other in any::<prop::sample::Index>(), and in any::<u8>()) {
+    fn no_two_changed_bytes_panic(at in any::<prop::sample::Index>(), to in any::<u8>(), other in any::<prop::sample::Index>(), and in any::<u8>()) {
         for mut pickle in [snapshot().protocol_4(), snapshot().cpp(), snapshot().protocol_0()] {
             let (at, other) = (at.index(pickle.len()), other.index(pickle.len()));
             pickle[at] = to;
@@ -199,9 +199,9 @@ proptest! {
     }
 }
 
-/// A segment of a device that torch could not have numbered so belongs to none.
+/// A segment with an invalid device index belongs to no device.
 #[test]
-fn a_device_that_cannot_be_is_not_the_first_one() {
+fn an_invalid_device_index_is_not_the_first_device() {
     // `segments` of the devices 0, -5, 1,000,000,000 and 3, 2 MiB each.
     let pickle =
         b"\x80\x02}q\x00(X\x08\x00\x00\x00segmentsq\x01]q\x02(}q\x03(X\x06\x00\x00\x00deviceq\x04K\
@@ -217,6 +217,6 @@ fn a_device_that_cannot_be_is_not_the_first_one() {
         trace.totals.iter().map(|total| format!("{} {}", total.device, total.reserved)).collect();
     assert_eq!(totals, ["cuda:0 2.000 MiB", "cuda:3 2.000 MiB"]);
     let losses: Vec<String> = trace.losses.0.iter().map(ToString::to_string).collect();
-    let said = "2 values of the pickle are not where torch puts them";
-    assert!(losses.iter().any(|loss| loss == said), "{losses:?}");
+    let expected = "2 values of the pickle are not where torch puts them";
+    assert!(losses.iter().any(|loss| loss == expected), "{losses:?}");
 }

@@ -1,4 +1,4 @@
-//! Snapshots: real ones, old ones, hostile ones.
+//! Reads real, old, damaged and hostile snapshots, and writes some.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the message")]
 

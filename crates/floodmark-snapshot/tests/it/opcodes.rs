@@ -1,8 +1,8 @@
-//! Every opcode, one by one, in a pickle that is a snapshot only when the opcode was understood.
+//! Every opcode, in a pickle that is a snapshot only if the opcode was read correctly.
 
 use floodmark_snapshot::{SnapshotError, read_snapshot};
 
-/// A snapshot whose one segment has `value`, as bytes of a pickle, as its size.
+/// A snapshot of one segment, whose size is the pickled `value`.
 fn with_size(value: &[u8]) -> Vec<u8> {
     let mut pickle =
         b"\x80\x05}(\x8c\x08segments](}(\x8c\x07addressM\0\x10\x8c\x0atotal_size".to_vec();
@@ -16,7 +16,7 @@ fn reserved(pickle: &[u8]) -> Result<u64, SnapshotError> {
 }
 
 #[test]
-fn numbers_are_read_in_every_spelling() {
+fn integers_are_read_in_every_encoding() {
     let cases: [(&[u8], u64); 16] = [
         (b"K\x07", 7),
         (b"M\x01\x02", 513),
@@ -40,9 +40,9 @@ fn numbers_are_read_in_every_spelling() {
     }
 }
 
-/// Each of these leaves one 7 on the stack, by way of the opcode in question.
+/// Each pickle uses an opcode and leaves one 7 on the stack.
 #[test]
-fn values_survive_what_lies_beside_them() {
+fn other_values_do_not_change_a_value() {
     let cases: [&[u8]; 38] = [
         b"K\x07q\x05h\x05",
         b"K\x070K\x07",
@@ -85,11 +85,11 @@ fn values_survive_what_lies_beside_them() {
     ];
     for value in cases {
         let mut value = value.to_vec();
-        // DUP leaves two: the second one is taken away.
+        // DUP leaves two values: POP removes the second.
         if value.ends_with(b"2") {
             value.push(b'0');
         }
-        // What asks the memo leaves two as well.
+        // A get from the memo leaves two values too.
         if value.ends_with(b"h\x05") {
             value.push(b'0');
         }
@@ -98,7 +98,7 @@ fn values_survive_what_lies_beside_them() {
 }
 
 #[test]
-fn memo_references_work_in_every_spelling() {
+fn memo_references_are_read_in_every_encoding() {
     let cases: [&[u8]; 4] = [
         b"K\x01\x94h\x00",
         b"\x8c\x01xq\x07h\x07",
@@ -106,7 +106,7 @@ fn memo_references_work_in_every_spelling() {
         b"\x8c\x01xp9\ng9\n",
     ];
     for value in cases {
-        // The reference lies on top; it and what it refers to go, and a number follows.
+        // The reference and its value are popped, and an integer follows.
         let value = [value, b"00K\x07"].concat();
         assert_eq!(reserved(&with_size(&value)).unwrap(), 7, "{value:?}");
     }
@@ -141,12 +141,12 @@ fn opcodes_that_could_run_code_are_named() {
 }
 
 #[test]
-fn a_lone_surrogate_is_a_text() {
+fn a_lone_surrogate_is_part_of_a_string() {
     assert_eq!(reserved(&with_size(b"\x8c\x03\xed\xb3\xbf0K\x07")).unwrap(), 7);
 }
 
 #[test]
-fn what_makes_no_sense_is_named() {
+fn invalid_opcodes_are_named() {
     let cases: [(&[u8], &str); 14] = [
         (b"\xff", "byte 42 is no pickle opcode: 0xff"),
         (b"\x80\x09", "pickle protocol 9 is not known"),

@@ -30,7 +30,7 @@ impl Py {
         self
     }
 
-    /// The same dict without some keys, and so for all dicts inside it.
+    /// The same dict without some keys, also in all dicts inside it.
     pub(crate) fn without(self, keys: &[&str]) -> Py {
         let all = |items: Vec<Py>| items.into_iter().map(|item| item.without(keys)).collect();
         match self {
@@ -55,7 +55,7 @@ impl Py {
         out
     }
 
-    /// As torch's C++ pickler does: protocol 2, every text in the memo, items always between marks.
+    /// As torch's C++ pickler does: protocol 2, every string in the memo, items always after a mark.
     pub(crate) fn cpp(&self) -> Vec<u8> {
         let mut out = b"\x80\x02".to_vec();
         self.write(&mut out, &mut Binary { memo: Some(Vec::new()) });
@@ -63,7 +63,7 @@ impl Py {
         out
     }
 
-    /// As `pickle.dump(…, protocol=0)` does: lines of text.
+    /// As `pickle.dump(…, protocol=0)` does, in lines of text.
     pub(crate) fn protocol_0(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.write_text(&mut out, &mut 0);
@@ -152,9 +152,9 @@ impl Py {
     }
 }
 
-/// How the binary protocols are written.
+/// The options of the binary protocols.
 struct Binary {
-    /// Texts by their numbers, where they are remembered.
+    /// The memo index of each string, if strings enter the memo.
     memo: Option<Vec<String>>,
 }
 

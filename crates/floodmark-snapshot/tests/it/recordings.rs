@@ -1,4 +1,4 @@
-//! Recordings of real programs, against the figures that torch itself had when they ended.
+//! Recordings of real programs, compared with torch's own figures at their end.
 
 use std::io::Read;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub(crate) const ALL: [&str; 7] = [
     "expandable-oom",
 ];
 
-/// A file of `fixtures/recordings`, whichever of its folders it is in.
+/// A file in one of the folders of `fixtures/recordings`.
 pub(crate) fn file(name: &str) -> Vec<u8> {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/recordings");
     let mut paths = ["allocator", "ring", "zoo"].iter().map(|folder| all.join(folder).join(name));
@@ -25,7 +25,7 @@ pub(crate) fn file(name: &str) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// A recording, without the compression around it.
+/// A decompressed recording.
 pub(crate) fn pickle(name: &str) -> Vec<u8> {
     let mut pickle = Vec::new();
     let file = file(&format!("{name}.pickle.gz"));
@@ -77,7 +77,7 @@ fn totals_at_the_end_are_those_of_torch() {
 }
 
 #[test]
-fn every_event_of_torch_is_there() {
+fn every_event_of_torch_is_in_the_trace() {
     for name in ["default-graph", "default-oom", "default-streams", "expandable-oom"] {
         let (trace, truth) = (trace(name), truth(name));
         let stat = |name: &str| truth["stats"][name].as_u64().unwrap();
@@ -97,7 +97,7 @@ fn every_event_of_torch_is_there() {
 }
 
 #[test]
-fn the_driver_said_how_much_was_free() {
+fn an_oom_has_the_free_bytes_of_the_device() {
     let oom = trace("default-oom").ooms[0];
     assert_eq!(oom.requested, Bytes(262_144_000));
     assert!(oom.device_free.unwrap() > Bytes(100 << 30));
@@ -110,7 +110,7 @@ fn streams_and_pools_have_names() {
     let deferred = |subject| matches!(subject, Subject::Free { deferred: true, .. });
     let completed = |subject| matches!(subject, Subject::FreeCompleted(_));
     assert!(count(&streams, deferred) > 0);
-    // Four blocks still waited when the recording ended: they are `active_pending_free`.
+    // Four frees were pending when the recording ended: their blocks are `active_pending_free`.
     assert_eq!(count(&streams, deferred), count(&streams, completed) + 4);
     let graph = trace("default-graph");
     let names = |of: fn(&floodmark_trace::Allocation) -> floodmark_trace::HandleId| {

@@ -1,4 +1,4 @@
-//! Histories that have lost their beginning, against the whole ones.
+//! Histories that have lost their beginning, compared with the whole ones.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use floodmark_trace::{AllocatedChange, Bytes, Subject, Trace};
 use crate::recordings::trace;
 use crate::sample::story;
 
-/// Recordings, and how many blocks waited for a stream at the cut: their completions say nothing any more.
+/// Recordings, with the number of frees that were pending at the cut, whose completions are dropped.
 const CUT: [(&str, usize); 4] =
     [("lstm", 0), ("default-graph", 0), ("expandable-oom", 0), ("default-streams", 2)];
 
-/// How many events of torch an event of ours stands for.
+/// The number of torch's events that an event of a trace stands for.
 fn events_of_torch(subject: Subject, trace: &Trace) -> usize {
     match subject {
         Subject::Alloc(id) => usize::from(!trace.allocations[id.index()].before_recording),
@@ -42,7 +42,7 @@ fn all_events_of_torch(trace: &Trace) -> usize {
     trace.events.iter().map(|event| events_of_torch(event.subject, trace)).sum()
 }
 
-/// Memory after some events of torch: live blocks by address with what was requested, and reserved bytes.
+/// The memory after a number of torch's events: the requested bytes of live blocks by address, and the reserved bytes.
 fn memory_after(trace: &Trace, events: usize) -> (BTreeMap<u64, u64>, u64) {
     let (mut live, mut reserved, mut seen) = (BTreeMap::new(), 0, 0);
     for event in &trace.events {
@@ -69,7 +69,7 @@ fn memory_after(trace: &Trace, events: usize) -> (BTreeMap<u64, u64>, u64) {
 }
 
 #[test]
-fn what_was_before_is_rebuilt_from_the_end() {
+fn the_memory_before_the_history_is_rebuilt_from_the_end() {
     for (name, waiting) in CUT {
         let (whole, cut) = (trace(name), trace(&format!("{name}-ring")));
         let lost = all_events_of_torch(&whole) - all_events_of_torch(&cut) - waiting;
@@ -84,9 +84,9 @@ fn what_was_before_is_rebuilt_from_the_end() {
     }
 }
 
-/// From the cut on, both have the same events, block by block.
+/// After the cut, both have the same events, block by block.
 #[test]
-fn what_follows_is_the_same() {
+fn the_events_after_the_cut_are_the_same() {
     for (name, _) in CUT {
         let (whole, cut) = (trace(name), trace(&format!("{name}-ring")));
         let is_memory = |line: &&String| {
@@ -94,7 +94,7 @@ fn what_follows_is_the_same() {
             ["alloc", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom"]
                 .contains(&what)
         };
-        // Times begin anew with the cut, and names of modules depend on how many models there are.
+        // Times begin with 0 at the cut, and names of modules depend on the number of models.
         let block = |line: &String| line.split(' ').skip(1).take(3).collect::<Vec<_>>().join(" ");
         let tail = |trace: &Trace| -> Vec<String> {
             story(trace).iter().filter(is_memory).map(block).collect()

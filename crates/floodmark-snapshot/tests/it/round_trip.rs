@@ -1,4 +1,4 @@
-//! What is written is read: a snapshot of a trace is a snapshot of the same program.
+//! Writes traces as snapshots and reads them again.
 
 use floodmark_snapshot::{read_snapshot, write_snapshot};
 use floodmark_trace::{Device, Subject, Trace};
@@ -13,7 +13,7 @@ fn again(trace: &Trace) -> Trace {
 }
 
 #[test]
-fn a_sample_survives() {
+fn a_sample_is_read_as_it_was_written() {
     let first = read_snapshot(&snapshot().protocol_4()).unwrap();
     let second = again(&first);
     assert_eq!(story(&second), story(&first));
@@ -21,7 +21,7 @@ fn a_sample_survives() {
 }
 
 #[test]
-fn recordings_survive() {
+fn recordings_are_read_as_they_were_written() {
     for name in ALL {
         let first = trace(name);
         let second = again(&first);
@@ -36,7 +36,7 @@ fn recordings_survive() {
     }
 }
 
-/// What is said twice is said once: a file of ours is not larger than torch's.
+/// Strings, frames and stacks are written once: a written file is not larger than torch's.
 #[test]
 fn a_written_file_is_small() {
     for name in ALL {
@@ -51,7 +51,7 @@ fn a_written_file_is_small() {
 }
 
 #[test]
-fn only_the_device_that_was_asked_for_is_written() {
+fn only_the_requested_device_is_written() {
     let first = read_snapshot(&snapshot().protocol_4()).unwrap();
     let mut written = Vec::new();
     write_snapshot(&first, Some(Device::cuda(3)), &mut written).unwrap();

@@ -1,4 +1,4 @@
-//! A small snapshot in which everything happens once, and what must come of it.
+//! A small snapshot with one event of each kind, and the expected trace.
 
 use floodmark_trace::{Device, EventKind, Subject, Trace};
 
@@ -98,7 +98,7 @@ pub(crate) fn segments() -> Py {
 
 fn events() -> Py {
     Py::List(vec![
-        // From before the history: freed here.
+        // A block from before the history.
         event("free_requested", BASE + 4096, 700, 0).with("frames", Py::List(vec![])),
         event("free_completed", BASE + 4096, 700, 0).with("frames", Py::List(vec![])),
         event("segment_alloc", BASE + 20 * MIB, 20 * MIB, 10).with("frames", forward()),
@@ -115,7 +115,7 @@ fn events() -> Py {
     ])
 }
 
-/// As torch 2.11 writes it.
+/// The snapshot, as torch 2.11 writes it.
 pub(crate) fn snapshot() -> Py {
     dict([
         ("segments", segments()),
@@ -144,7 +144,7 @@ pub(crate) fn snapshot() -> Py {
     ])
 }
 
-/// Events as lines: what, where and how much.
+/// The events as lines with action, location and bytes.
 pub(crate) fn story(trace: &Trace) -> Vec<String> {
     let mut lines = Vec::new();
     for event in &trace.events {
@@ -205,7 +205,7 @@ pub(crate) fn story(trace: &Trace) -> Vec<String> {
     lines
 }
 
-/// The story of [`snapshot`].
+/// The events of [`snapshot`].
 pub(crate) const STORY: &[&str] = &[
     "0 initial_segment 0 2097152",
     "0 initial_segment 62914560 2097152",
