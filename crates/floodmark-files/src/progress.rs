@@ -1,8 +1,8 @@
-//! How far a long piece of work is: reported to the caller, who may show it.
+//! The progress of a long read or write, for a caller that shows it.
 
-/// Receives how far something is.
+/// Receives the progress.
 pub trait Progress: std::fmt::Debug + Send + Sync {
-    /// `done` bytes are done, of `total` where that is known.
+    /// `done` bytes are done, of `total` if that is known.
     fn at(&self, done: u64, total: Option<u64>);
 }
 

@@ -1,11 +1,11 @@
-//! Sizes as people write them.
+//! Parses sizes with units.
 
-/// A text that is not a size.
+/// The text is not a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a size is a number of bytes, or one with a unit such as `256MiB`")]
 pub struct NotASize;
 
-/// `256MiB`, `1.5GiB`, `512M`, `100000`: binary units, whatever they are called.
+/// Parses `256MiB`, `1.5GiB`, `512M` or `100000`. All units are binary.
 pub fn parse_size(text: &str) -> Result<u64, NotASize> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

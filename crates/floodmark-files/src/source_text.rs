@@ -6,32 +6,32 @@ use std::time::{Duration, SystemTime};
 
 use floodmark_trace::Trace;
 
-/// What to say of a source that is newer than the recording.
+/// The note about a source that is newer than the recording.
 const NEWER: &str = "the source is newer than the recording: bytes may be beside the wrong lines";
 
 /// The text of a source file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceText {
-    /// What is in it.
+    /// The text.
     pub text: String,
     /// Whether it is the copy in the trace.
     pub is_stored: bool,
-    /// What may be wrong with it.
+    /// A warning about it.
     pub note: Option<&'static str>,
 }
 
-/// The copy of a file in the trace.
+/// The copy of a file that the trace has.
 pub fn stored_text(trace: &Trace, file: &str) -> Option<SourceText> {
     let text = trace.source(file)?.to_owned();
     Some(SourceText { text, is_stored: true, note: None })
 }
 
-/// The first of some files that is on this machine. `recorded` is when the trace was written, for a trace that does not say when it
-/// was recorded.
+/// The text of the first of `files` that exists on this machine. `recorded` is the time at which the trace was written, for a
+/// trace that does not have the time of the recording.
 ///
 /// # Errors
 ///
-/// The path and the reason, where it cannot be read.
+/// The path and the reason, if it cannot be read.
 pub fn text_on_disk(
     trace: &Trace,
     files: &[&Path],

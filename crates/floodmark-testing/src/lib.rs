@@ -1,7 +1,6 @@
-//! What the tests of several crates share: recordings without a program that ran.
+//! Recordings for the tests of several crates, made without running a program.
 //!
-//! Every crate may use this one, as a dev-dependency alone: nothing of it is shipped. A script that
-//! is wrong panics.
+//! Every crate may use it as a dev-dependency. It is not shipped. An invalid script panics.
 //!
 //! ## Modules
 //!

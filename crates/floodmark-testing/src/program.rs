@@ -18,19 +18,19 @@ const SCRIPT: &str = "
     free a
     step";
 
-/// A program that records: its file, and what it has written so far.
+/// A program that records, with its file and the records so far.
 #[derive(Debug)]
 pub struct Program {
     folder: tempfile::TempDir,
     writer: TraceWriter<File>,
     assembler: Assembler,
     entries: std::vec::IntoIter<journal::Entry>,
-    /// Locked as long as the program lives.
+    /// The file whose lock the program holds while it runs.
     state: Option<File>,
 }
 
 impl Program {
-    /// Starts a program that has written nothing yet.
+    /// Starts a program without records.
     pub fn start() -> Self {
         let folder = tempfile::TempDir::new().unwrap();
         let file = File::create(folder.path().join("x.flood")).unwrap();
@@ -52,7 +52,7 @@ impl Program {
         self.folder.path().join("x.flood")
     }
 
-    /// Writes so many further records into the file.
+    /// Writes `count` further records into the file.
     pub fn flush(&mut self, records: usize) {
         for entry in self.entries.by_ref().take(records) {
             self.assembler.push(&entry.record, &entry.payload);
@@ -60,7 +60,7 @@ impl Program {
         self.writer.write_batch(&self.assembler.take_batch()).unwrap();
     }
 
-    /// Leaves so many further records in the journal.
+    /// Leaves `count` further records in the journal.
     pub fn record(&mut self, records: usize) {
         let mut journal = journal::JournalWriter::new(1);
         for entry in self.entries.by_ref().take(records) {
@@ -72,7 +72,7 @@ impl Program {
         }
     }
 
-    /// Notes why recording stopped; the program goes on.
+    /// Stops the recording with a reason. The program continues.
     pub fn stop_early(&mut self, reason: &str, at_micros: u64) {
         let state = self.state.as_ref().unwrap();
         let (length, note) = StopNote { reason: reason.to_owned(), at_micros }.to_bytes();
@@ -85,7 +85,7 @@ impl Program {
         self.state = None;
     }
 
-    /// Ends the recording as a program does that returns. Its folder lives as long as the value.
+    /// Ends the recording, as at the end of a program. The folder is removed with the returned value.
     pub fn end(self) -> tempfile::TempDir {
         self.writer.finish(&Ending { reason: String::new(), at_micros: 9000 }).unwrap();
         self.folder

@@ -1,4 +1,4 @@
-//! Calls that torch made, as `bench/fixtures/fake_hidden.py` writes them: a line of JSON each.
+//! Recorded calls of torch's operators, which `bench/fixtures/fake_hidden.py` writes as lines of JSON.
 
 use floodmark_fake::hidden::{Hidden, Stays, hidden, peak_bytes};
 use floodmark_fake::{Call, DType, Machine, TensorInfo, Value};
@@ -13,18 +13,18 @@ const BLOCK: u64 = 512;
 pub struct Recorded {
     /// Its qualified name: `aten::mm`.
     pub op: String,
-    /// What it was called with.
+    /// Its arguments.
     pub args: Vec<Value>,
-    /// What it returned.
+    /// Its results.
     pub results: Vec<Value>,
-    /// The peak of what the call allocated, without what stays beside the results.
+    /// The peak of the call's allocations, without those that outlive it beside the results.
     pub peak: u64,
-    /// What the results' storages would allocate if they were as large as their sizes say.
+    /// The bytes of the results' storages, if they were as large as the sizes of the results.
     pub results_bytes: u64,
 }
 
 impl Recorded {
-    /// The call of a line, unless the line is no call.
+    /// The call of a line; `None` if the line is no call.
     pub fn parse(line: &str) -> Option<Self> {
         let json: Json = serde_json::from_str(line).ok()?;
         let values = |key: &str| json[key].as_array().map(|list| list.iter().map(value).collect());
@@ -38,13 +38,13 @@ impl Recorded {
         })
     }
 
-    /// What the rules say that the call allocates beside its results.
+    /// The bytes that the call allocates beside its results, by the rules.
     pub fn hidden(&self, machine: &Machine) -> Vec<Hidden> {
         let (op, args, results) = (self.op.as_str(), &self.args, &self.results);
         hidden(&Call { op, args, results, is_backward: false, machine })
     }
 
-    /// The peak that the rules give, with the results as fake tensors have them.
+    /// The peak by the rules, with the results of fake tensors.
     pub fn expected(&self, machine: &Machine) -> u64 {
         let parts = self.hidden(machine);
         let larger: u64 = parts.iter().map(|part| self.larger(part)).sum();
@@ -53,7 +53,7 @@ impl Recorded {
         peak_bytes(&rounded, self.results_bytes + larger)
     }
 
-    /// By how much a result is larger than its sizes say.
+    /// The bytes of a result's storage beyond its sizes.
     fn larger(&self, part: &Hidden) -> u64 {
         let Stays::Result(at) = part.stays else { return 0 };
         let own = match self.results.get(at) {
@@ -68,7 +68,7 @@ fn block(part: &Hidden) -> u64 {
     part.bytes.next_multiple_of(BLOCK)
 }
 
-/// The simulated GPU of the recordings.
+/// The GPU of the recordings, simulated.
 pub fn h200() -> Machine {
     Machine { torch: (2, 11), capability: 90, multiprocessors: 132, cublas_workspace: None }
 }

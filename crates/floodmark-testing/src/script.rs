@@ -29,7 +29,7 @@ pub fn header() -> Header {
     Header { session: "1".into(), floodmark: "0.1.0".into(), ..Header::default() }
 }
 
-/// The records that the script makes.
+/// The records of a script.
 pub fn entries(script: &str) -> Vec<Entry> {
     let mut recorder = Recorder::default();
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -38,7 +38,7 @@ pub fn entries(script: &str) -> Vec<Entry> {
     recorder.entries
 }
 
-/// The bytes of the file that they become.
+/// The bytes of the file with these records.
 pub fn file(script: &str) -> Vec<u8> {
     let entries = entries(script);
     let mut assembler = Assembler::default();
@@ -173,7 +173,7 @@ impl Recorder {
         self.next_addr
     }
 
-    /// `S+4MiB`: so far into the segment S.
+    /// `S+4MiB`: the address at an offset in the segment S.
     fn place(&self, place: &str) -> u64 {
         let (segment, offset) = place.split_once('+').unwrap_or((place, "0B"));
         self.segments[segment].1 + parse_size(offset)
@@ -273,7 +273,7 @@ impl Recorder {
         self.define(&key, |id| Definition::Code { id, first_line, file, name })
     }
 
-    /// The id of what `key` stands for, which is defined when it is new.
+    /// The id of `key`, which is defined if it is new.
     fn define<'a>(&mut self, key: &str, define: impl FnOnce(u32) -> Definition<&'a str>) -> u32 {
         let known = self.ids.len();
         let id = u32::try_from(self.id(key.split(' ').next().unwrap(), key)).unwrap();
@@ -309,7 +309,7 @@ impl Recorder {
     }
 }
 
-/// What follows the size: pairs of a word and its value.
+/// The pairs of a word and its value that follow the size.
 struct Options<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Options<'a> {

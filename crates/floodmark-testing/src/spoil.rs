@@ -1,10 +1,10 @@
-//! Wrong contents for a file whose checksums are right: values of a batch are replaced before it is written.
+//! Wrong values in files with correct checksums: values of a batch are replaced before it is written.
 
 use floodmark_trace::{
     AllocationId, Batch, Bytes, Category, Device, EventKind, Micros, TextKind, Total,
 };
 
-/// Values that ids, counts and sizes are likely to be mishandled at.
+/// Values at the limits of ids, counts and sizes.
 const EDGES: [u64; 16] = [
     0,
     1,

@@ -1,9 +1,7 @@
-//! A training loop that never ran: the records that a small model on one GPU would leave.
+//! Generates the records of a training loop of a small model on one GPU.
 //!
-//! What repeats in a real recording repeats here (stacks, sizes, the order of frees), and what varies
-//! there varies here: every step has a batch of another length, times are scattered, the garbage
-//! collector changes the order now and then. The addresses come from a toy cache with one free list per
-//! size, as in the caching allocator.
+//! As in a real recording, stacks, sizes and the order of frees repeat, while the length of the batch and the times vary, and
+//! the garbage collector sometimes changes the order. The addresses come from a simple cache with one free list for each size.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,15 +10,15 @@ use floodmark_trace::{
     Assembler, Category, Device, Ending, EventKind, Header, TextKind, TraceWriter,
 };
 
-/// Allocations of one step; as many frees.
+/// The number of allocations of a step, and of its frees.
 const BLOCKS_PER_STEP: u64 = 1000;
-/// Lines that allocate.
+/// The number of lines that allocate.
 const STACKS: u64 = 400;
-/// How deep the call tree is below the line of the script.
+/// The depth of the call tree below the line of the script.
 const DEPTH: u64 = 8;
 const GPU: Device = Device::cuda(0);
 
-/// Numbers that look random and are the same every time (`xorshift64*`).
+/// Pseudorandom numbers (`xorshift64*`).
 #[derive(Debug)]
 struct Dice(u64);
 
@@ -77,7 +75,7 @@ impl TrainingLoop {
         Entry { record: Record { time_nanos: self.nanos, ..record }, payload: payload.into() }
     }
 
-    /// Functions, modules and the call tree: a trunk, and one branch per line that allocates.
+    /// Defines functions, modules and the call tree: a trunk, and a branch for each line that allocates.
     pub fn definitions(&self) -> Vec<Entry> {
         let number = |number: u64| u32::try_from(number).unwrap();
         let mut entries = Vec::new();
@@ -126,7 +124,7 @@ impl TrainingLoop {
             entries.push(entry);
             live.push(addr);
             if block % 3 == 0 || is_backward {
-                // Not always the newest one: the garbage collector and other streams see to that.
+                // Not always the newest block, because of the garbage collector and other streams.
                 let back = if self.dice.roll(10) == 0 { 1 + self.dice.roll(6) } else { 1 };
                 let at = live.len().saturating_sub(usize::try_from(back).unwrap());
                 let addr = live.remove(at);
@@ -154,7 +152,7 @@ impl TrainingLoop {
     fn alloc(&mut self, block: u64, is_backward: bool) -> (u64, Entry) {
         self.pass_time(8_000);
         let line = (block * 7) % STACKS;
-        // Half of the lines make what has the length of the batch, half what has that of a weight.
+        // Half of the lines allocate activations with the length of the batch, half tensors of a fixed size.
         let length = if line.is_multiple_of(2) { self.tokens } else { 768 };
         let mut requested = 4 * length * (1 + line % 24) * (1 + line % 5);
         if self.dice.roll(20) == 0 {
@@ -197,7 +195,7 @@ impl TrainingLoop {
     }
 }
 
-/// The file of a loop of so many steps, flushed every `flush_rows` events; and how many events it has.
+/// The file of a loop of `steps` steps, flushed every `flush_rows` events, and its number of events.
 pub fn write_loop(steps: u32, flush_rows: usize) -> (Vec<u8>, usize) {
     let mut training = TrainingLoop::new();
     let mut assembler = Assembler::default();

@@ -1,8 +1,7 @@
-//! Where an export goes: a file or a folder that is whole from the moment it has its name.
+//! The file or folder of an export, which is complete as soon as it has its name.
 //!
-//! What is written lies beside its place under a name of its own, and gets the right one at the end; when anything goes wrong
-//! before, nothing is left. What is there already is replaced only when that is asked for, and a folder only when all that
-//! is in it comes from an export.
+//! An export is written beside its path with a temporary name, and renamed at the end. After an error nothing is left. An
+//! existing file is replaced only on request, and a folder only if an export has written everything in it.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -19,10 +18,10 @@ use crate::progress::Progress;
 /// Why nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum NotWritten {
-    /// Something is there, and is not to be replaced.
+    /// The path exists, and is not to be replaced.
     #[error("it exists")]
     Exists,
-    /// The folder is to be replaced, and somebody else's things are in it.
+    /// The folder is to be replaced, and has a file that is not part of an export.
     #[error("the folder has `{name}`, which is not part of an export")]
     NotOurs {
         /// The name of the file.
@@ -83,7 +82,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Begins one; `is_ours` says of the names of files whether an export could have written them.
+    /// Begins a folder. `is_ours` returns whether an export could have written a file of this name.
     pub fn new(
         to: &Path,
         force: bool,
@@ -107,7 +106,7 @@ impl Folder {
                 }
             }
         }
-        // The error of the system, without the temporary name.
+        // An error of the system without the temporary name.
         fs::metadata(folder_of(to))?;
         let mut builder = Builder::new();
         builder.prefix(".floodmark-").permissions(Permissions::from_mode(0o777));
@@ -120,11 +119,11 @@ impl Folder {
     pub fn finish(self) -> Result<(), NotWritten> {
         let new = self.beside.path().to_owned();
         if self.to.exists() {
-            // Nothing is there but what was looked at before, so that it can be removed.
+            // The folder has only files of exports, as was checked before.
             fs::remove_dir_all(&self.to)?;
         }
         fs::rename(new, &self.to)?;
-        // It has another name now: there is nothing left to be removed.
+        // The folder was renamed: it must not be removed.
         let _ = self.beside.keep();
         Ok(())
     }
@@ -143,12 +142,12 @@ impl Files for Folder {
     }
 }
 
-/// The folder in which a path lies.
+/// The parent folder of a path.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// How many bytes were written into all files of an export.
+/// Counts the bytes of all files of an export.
 #[derive(Debug)]
 struct Written {
     bytes: AtomicU64,
@@ -162,7 +161,7 @@ impl Written {
     }
 }
 
-/// A file, and how much was written into it. It is counted below the buffer: formats write by the word.
+/// A file that counts its bytes. It lies below the buffer, because formats write a few bytes at a time.
 struct Counted<W> {
     file: W,
     progress: Arc<Written>,

@@ -1,4 +1,4 @@
-//! The formats of other tools: their names, how their files are called, and the programs that read them.
+//! The formats of other tools: their names, the endings of their files, and the programs that read them.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -137,7 +137,7 @@ impl Format {
         }
     }
 
-    /// How the file of a trace is called: what follows its name.
+    /// The ending of its files.
     pub fn ending(self) -> &'static str {
         match self {
             Self::Html => "html",
@@ -158,7 +158,7 @@ impl Format {
         }
     }
 
-    /// What is written for each rank, where the format is a folder.
+    /// What is written for each rank, if the format is a folder.
     pub fn folder(self) -> Option<Folder> {
         match self {
             Self::Parquet => Some(Folder::Tables(Coding::Parquet)),
@@ -179,12 +179,12 @@ impl Format {
         }
     }
 
-    /// Whether a terminal would show nothing but noise.
+    /// Whether it is no text that a terminal can show.
     pub fn is_binary(self) -> bool {
         matches!(self, Self::TorchSnapshot | Self::Perfetto | Self::Png)
     }
 
-    /// The format of a file of this name, where that is clear: `x.speedscope.json` is, `x.json` is not.
+    /// The format of a file with this name, if it follows from the name: for `x.speedscope.json`, not for `x.json`.
     fn of_path(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.to_ascii_lowercase();
         let fits = |format: &Self| name.ends_with(&format!(".{}", format.ending()));
@@ -192,7 +192,7 @@ impl Format {
         all.filter(fits).max_by_key(|format| format.ending().len())
     }
 
-    /// The format that is named, or else that of a file's name.
+    /// The named format, or else the format of a file with this name.
     pub fn choose(name: Option<&str>, path: Option<&Path>) -> Result<Self, NotAFormat> {
         match (name, path) {
             (Some(name), _) => Self::ALL
@@ -229,7 +229,7 @@ impl Format {
     }
 }
 
-/// Makes the page of `floodmark view` with its answers inside: the server's work, which stands above this crate.
+/// Makes the page of `floodmark view` with its answers inside. The server does it, which is in a crate above this one.
 pub type PageWriter = fn(&Trace, Option<Device>) -> Result<String, ExportError>;
 
 /// A format of several files.
@@ -237,20 +237,20 @@ pub type PageWriter = fn(&Trace, Option<Device>) -> Result<String, ExportError>;
 pub enum Folder {
     /// Tables, a folder for each rank.
     Tables(Coding),
-    /// Event files; of several ranks, a folder for each.
+    /// Event files, in a folder for each rank if there are several.
     Tensorboard,
 }
 
 /// The format is unknown or not given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAFormat {
-    /// There is none of this name.
+    /// No format has this name.
     #[error("`{name}` is not a format; choose one of {}", names())]
     Unknown {
         /// The name.
         name: String,
     },
-    /// The name of the file does not say it.
+    /// The format does not follow from the name of the file.
     #[error("the name of the file does not show the format; choose one with `to`: {}", names())]
     Unclear,
 }
@@ -261,7 +261,7 @@ fn names() -> String {
     names.join(", ")
 }
 
-/// Draws a chart that is described in JSON, as `png` or `svg`.
+/// Draws a chart, described in JSON, as `png` or `svg`.
 pub fn draw(chart: &str, format: &str) -> io::Result<Vec<u8>> {
     let chart: floodmark_export::Chart = serde_json::from_str(chart)?;
     let mut out = Vec::new();
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_the_format_where_it_is_clear() {
+    fn the_format_follows_from_the_name_of_a_file() {
         let of = |name: &str| Format::of_path(Path::new(name));
         assert_eq!(of("a/x.svg"), Some(Format::Svg));
         assert_eq!(of("x.flamegraph.svg"), Some(Format::Flamegraph));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_name_is_told_the_right_ones() {
+    fn an_unknown_name_is_answered_with_the_known_ones() {
         let text = Format::choose(Some("svgz"), None).unwrap_err().to_string();
         assert!(text.starts_with("`svgz` is not a format; choose one of `html`, `torch-snapshot`"));
         for format in Format::ALL {

@@ -1,6 +1,6 @@
 //! Traces in the formats of other tools, written to a path or to bytes.
 //!
-//! [`Format`] names the formats; [`destination`] writes a file or folder that is whole from the moment it has its name.
+//! [`Format`] has the formats. [`destination`] writes a file or folder that is complete as soon as it has its name.
 
 pub mod destination;
 pub mod format;
@@ -16,8 +16,8 @@ use crate::export::destination::{NotWritten, write_file};
 use crate::export::format::{Folder, Format, PageWriter};
 use crate::progress::{Progress, Silent};
 
-/// Writes a trace into a file or folder, or gives back its bytes where none is named. A file is replaced; so is a folder that
-/// an export has written.
+/// Writes a trace into a file or folder, or returns its bytes if `to` is `None`. A file is replaced, and so is a folder that an
+/// export has written.
 pub fn export_trace(
     trace: &Trace,
     format: Format,
@@ -30,7 +30,7 @@ pub fn export_trace(
         format.write(trace, options, page, &mut bytes)?;
         return Ok(Some(bytes));
     };
-    // A file of CSV may be opened in a spreadsheet.
+    // A spreadsheet may open a CSV file.
     let options = Options { guard_formulas: true, ..options.clone() };
     let written = match format.folder() {
         Some(kind) => write_trace(trace, None, kind, &options, path, true, Arc::new(Silent)),
@@ -47,7 +47,7 @@ pub fn export_trace(
     }
 }
 
-/// Writes the files of one trace; in a folder of ranks it has a number there.
+/// Writes the files of one trace, which has a number in a folder of ranks.
 pub fn write_trace(
     trace: &Trace,
     rank: Option<u32>,
@@ -69,7 +69,7 @@ pub fn write_trace(
     files.finish()
 }
 
-/// Whether an export writes something of this name.
+/// Whether an export writes a file of this name.
 pub fn is_ours(kind: Folder, name: &str) -> bool {
     let is_rank = name.strip_prefix("rank=").is_some_and(|rank| rank.parse::<u32>().is_ok());
     let is_file = match kind {

@@ -1,8 +1,8 @@
-//! A trace that may still grow: looked at again and again, read again when there is more.
+//! Follows a trace that may still grow, and reads what is new.
 //!
-//! A look at a file that did not grow costs a few system calls. Of one that grew only what is new is decoded; but the
-//! trace is copied, which costs more the longer it is, so it is done no more often than [`SHARE`] allows, however
-//! often somebody looks.
+//! A refresh costs a few system calls if the file did not grow. Otherwise only the new part is decoded, but the trace is
+//! copied, which takes longer the longer the trace is. So reading takes at most one part in [`SHARE`] of a core's time, however
+//! often [`Following::refresh`] is called.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,24 +18,24 @@ use crate::traces::regular_file::open_regular;
 
 /// Reading takes at most one part in this many of a core's time.
 const SHARE: u32 = 3;
-/// A reader sees no more than a few pictures a second.
+/// The shortest time between two reads.
 const SHORTEST_REST: Duration = Duration::from_millis(200);
 
-/// Prelude and the beginning of the header, which has the session in it.
+/// The bytes of the prelude and of the beginning of the header, which has the session.
 const BEGINNING_BYTES: u64 = 128;
 
-/// A trace on disk, and the newest state of it that was read.
+/// A trace on disk, with what was read of it.
 #[derive(Debug)]
 pub struct Following {
     path: PathBuf,
     stamp: Stamp,
     trace: Arc<Trace>,
     revision: u64,
-    /// Whether the program still held the journal's lock when it was read.
+    /// Whether the program held the journal's lock when the trace was read.
     is_running: bool,
-    /// Not before this is it read again.
+    /// The time of the next read, at the earliest.
     rested_at: Instant,
-    /// What reads on, from when the file first grew: one that does not grow is held in memory once.
+    /// The reader, since the file first grew. Without it, a file that does not grow is in memory once.
     reader: Option<GrowingReader>,
 }
 
@@ -43,7 +43,7 @@ impl Following {
     /// Reads a trace for the first time.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let began = Instant::now();
-        // The stamp first: what comes while the file is read is then read once more, never overlooked.
+        // The stamp is read first: what is written meanwhile is then read again, not missed.
         let stamp = Stamp::read(path)?;
         let trace = Arc::new(without_running_loss(open_trace(path)?));
         let rested_at = rest_until(began);
@@ -53,17 +53,17 @@ impl Following {
         Ok(Self { path, stamp, trace, revision: 1, is_running, rested_at, reader })
     }
 
-    /// What was read last.
+    /// The trace, as it was read last.
     pub fn trace(&self) -> &Arc<Trace> {
         &self.trace
     }
 
-    /// Counts from 1; another number means that there is more.
+    /// The number of the revision, from 1. It increases when the trace has more.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Whether its end was written: it does not grow any more.
+    /// Whether the recording has ended, and the trace no longer grows.
     pub fn has_ended(&self) -> bool {
         self.trace.ending.is_some()
     }
@@ -73,7 +73,7 @@ impl Following {
         self.is_running && !self.has_ended()
     }
 
-    /// Reads what the file has more than before. `true` when there is a new revision.
+    /// Reads what is new in the file. Returns whether there is a new revision.
     pub fn refresh(&mut self) -> Result<bool, OpenError> {
         self.refresh_at(Instant::now())
     }
@@ -83,7 +83,7 @@ impl Following {
             return Ok(false);
         }
         let stamp = Stamp::read(&self.path)?;
-        // A program that ends without ending the recording leaves the same bytes, and a free lock.
+        // A program that ends without ending the recording leaves the bytes as they are and releases the lock.
         let is_running = is_running(&self.path, &self.trace);
         if stamp == self.stamp && is_running == self.is_running {
             return Ok(false);
@@ -104,7 +104,7 @@ impl Following {
         Ok(is_new)
     }
 
-    /// Reads on, or all of it where it is not the file that it was.
+    /// Reads what is new, or the whole file if it is another one.
     fn read(&mut self, stamp: &Stamp) -> Result<Trace, OpenError> {
         let is_same = stamp.begins == self.stamp.begins;
         let kept = self.reader.take().filter(|kept| is_same && stamp.bytes >= kept.taken());
@@ -114,7 +114,7 @@ impl Following {
         };
         match open_growing(&self.path, &mut reader)? {
             Some(trace) => {
-                // Nothing comes after an end.
+                // After its end, a recording does not grow.
                 self.reader = trace.ending.is_none().then_some(reader);
                 Ok(trace)
             }
@@ -128,17 +128,17 @@ fn rest_until(began: Instant) -> Instant {
     now + ((now - began) * (SHARE - 1)).max(SHORTEST_REST)
 }
 
-/// What follows a trace shows that the program still records: for it that is no loss.
+/// The trace without the loss that the program still records, which is expected of a trace that is followed.
 fn without_running_loss(mut trace: Trace) -> Trace {
     trace.losses.0.retain(|loss| !matches!(loss, Loss::StillRunning { .. }));
     trace
 }
 
-/// What changes when a trace grows: the file, the ledger of its journal, which counts the records, and its state,
-/// which says why recording stopped.
+/// What changes when a trace grows: its file, the ledger of its journal, which counts the records, and the journal's state,
+/// which has the reason why recording stopped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Stamp {
-    /// The first frames, by which another file of the same name is recognized.
+    /// The first bytes, which differ in another file of the same name.
     begins: Vec<u8>,
     bytes: u64,
     modified: Option<SystemTime>,
@@ -170,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// Looks until there is something new.
+    /// Refreshes until there is a new revision.
     fn refresh_until_new(following: &mut Following) -> usize {
         let patience = Instant::now() + Duration::from_secs(600);
         while !following.refresh().unwrap() {
@@ -199,7 +199,7 @@ mod tests {
         assert!(following.has_ended() && following.revision() == 3);
     }
 
-    /// Somebody started the program again, under the same name.
+    /// The program was started again with the same output.
     #[test]
     fn another_file_of_the_same_name_is_read_from_its_beginning() {
         let (mut first, mut second) = (Program::start(), Program::start());
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_right_after_a_read_is_put_off() {
+    fn a_refresh_right_after_a_read_reads_nothing() {
         let mut program = Program::start();
         program.flush(4);
         let mut following = Following::open(&program.path()).unwrap();
@@ -227,9 +227,9 @@ mod tests {
         following.trace().losses.0.iter().map(ToString::to_string).collect()
     }
 
-    /// The lock decides, not a process of the same number.
+    /// The lock decides, not a process with the same id.
     #[test]
-    fn a_program_that_is_gone_is_noticed_by_its_lock() {
+    fn a_killed_program_is_recognized_by_its_lock() {
         let mut program = Program::start();
         program.flush(4);
         let mut following = Following::open(&program.path()).unwrap();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_that_stopped_early_says_why_while_the_program_goes_on() {
+    fn a_recording_that_stopped_early_has_the_reason_while_the_program_runs() {
         let mut program = Program::start();
         program.flush(4);
         let mut following = Following::open(&program.path()).unwrap();

@@ -1,8 +1,8 @@
-//! A recording of this process that is read while it is open.
+//! Reads a recording of this process while it is open.
 //!
-//! There is one [`Trace`], which grows in place, with one index. Each reader gets a [`TraceView`]: the trace as it is
-//! then. A view that is asked before more is read is answered from what all share, so reading costs what is new, and
-//! nothing is copied. One that is asked later gets a copy of its own, without what came since.
+//! There is one [`Trace`], which grows in place, with one index. Each reader gets a [`TraceView`], the trace at that time. A
+//! question to a view is answered from the shared trace if no more has been read since, and nothing is copied. Otherwise the
+//! view makes a copy of its own, without the newer events.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -25,9 +25,9 @@ pub struct GrowingWindow {
 #[derive(Debug, Default)]
 struct State {
     source: Source,
-    /// Made when something is asked for the first time.
+    /// The index, since the first question.
     index: OnceLock<GrowingIndex>,
-    /// Counts what was read. A view of another number is older.
+    /// The number of reads. A view with another number is older.
     revision: u64,
 }
 
@@ -51,7 +51,7 @@ impl State {
         }
     }
 
-    /// The trace is another than it was.
+    /// Marks older views as outdated.
     fn note_growth(&mut self) {
         self.revision += 1;
         if let Some(mut index) = self.index.take() {
@@ -62,8 +62,8 @@ impl State {
 }
 
 impl GrowingWindow {
-    /// Reads what a window in memory has more. `news` gets the number of batches that were read, and returns those
-    /// that follow, with the header and the ending; `None` where a file has the events.
+    /// Reads what is new in a window in memory. `news` gets the number of batches that were read, and returns the following
+    /// ones with the header and the ending; `None` if a file has the events.
     pub fn read_memory(
         &self,
         news: impl FnOnce(usize) -> Option<(Vec<Batch>, Header, Option<Ending>)>,
@@ -84,12 +84,11 @@ impl GrowingWindow {
         Some(self.view(&state))
     }
 
-    /// Reads what the file of a window has more. The journal is not read: the recorder has written all that was asked
-    /// for.
+    /// Reads what is new in the file of a window. The journal is not read: the recorder has written all requested records.
     pub fn read_file(&self, path: &Path) -> Result<TraceView, OpenError> {
         let mut state = self.state.write();
         if matches!(state.source, Source::Memory { .. }) {
-            // It did not fit in memory: the file has all of it.
+            // The window did not fit in memory: the file has all events.
             state.source = Source::File(Box::default());
             state.index = OnceLock::new();
         }
@@ -120,14 +119,14 @@ fn read_more(path: &Path, reader: &mut GrowingReader) -> Result<bool, OpenError>
     Ok(is_more)
 }
 
-/// A trace as it was when it was read, open for questions.
+/// A trace as it was when it was read.
 #[derive(Debug)]
 pub struct TraceView {
     shared: Option<Shared>,
     own: OnceLock<Own>,
 }
 
-/// Where a view came from.
+/// The window of a view.
 #[derive(Debug)]
 struct Shared {
     state: Arc<RwLock<State>>,
@@ -148,10 +147,10 @@ impl From<Trace> for TraceView {
 }
 
 impl TraceView {
-    /// Asks a question. What is new of the window waits until it is answered.
+    /// Asks a question. The window reads nothing new until it is answered.
     pub fn ask<R>(&self, question: impl FnOnce(IndexedTrace<'_>) -> R) -> R {
         if let Some(shared) = &self.shared {
-            // A question about two views takes the lock twice.
+            // A question about two views locks twice.
             let state = shared.state.read_recursive();
             if state.revision == shared.revision {
                 return question(IndexedTrace { trace: state.trace(), index: &state.index });
@@ -161,7 +160,7 @@ impl TraceView {
         question(IndexedTrace { trace: &own.trace, index: &own.index })
     }
 
-    /// The trace as it was, once more was read.
+    /// A copy of the trace as it was, if more has been read since.
     fn copy(&self) -> Own {
         let until = |shared: &Shared| shared.state.read_recursive().trace().until(&shared.point);
         let trace = self.shared.as_ref().map(until).unwrap_or_default();
@@ -184,7 +183,7 @@ fn ask_rest<R>(rest: &[&TraceView], asked: Vec<&Trace>, question: AboutAll<'_, R
     })
 }
 
-/// A trace with what its questions share.
+/// A trace and its index.
 #[derive(Debug, Clone, Copy)]
 pub struct IndexedTrace<'a> {
     /// The trace.
@@ -193,7 +192,7 @@ pub struct IndexedTrace<'a> {
 }
 
 impl<'a> IndexedTrace<'a> {
-    /// The index: the first question reads all events, those that follow what is new.
+    /// The index. The first question reads all events, later ones only the new events.
     pub fn index(&self) -> &'a GrowingIndex {
         self.index.get_or_init(|| GrowingIndex::new(self.trace))
     }
@@ -237,7 +236,7 @@ mod tests {
         batches
     }
 
-    /// All answers of a view must be those of the trace that was there when it was read.
+    /// All answers of a view must be those of the trace at the time of the read.
     fn check(view: &TraceView, batches: &[Batch]) {
         let mut growing = GrowingTrace::default();
         for batch in batches {
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_went_to_a_file_is_read_on_there() {
+    fn a_window_that_moved_to_a_file_is_read_there() {
         let (window, batches) = (GrowingWindow::default(), batches());
         let few = batches[..2].to_vec();
         window.read_memory(|_| Some((few, script::header(), None))).unwrap();

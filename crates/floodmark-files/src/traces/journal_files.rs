@@ -14,18 +14,18 @@ use floodmark_trace::journal::{CHUNK_EXTENSION, LEDGER_LINE_BYTES, LEDGER_NAME};
 use crate::traces::open::OpenError;
 use crate::traces::regular_file::open_regular;
 
-/// What lies in the journal of a trace.
+/// The journal of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     files: Vec<Vec<u8>>,
-    /// The session of the recording that still holds the lock.
+    /// The session of the recording that holds the lock.
     held_by: Option<u64>,
 }
 
 impl Journal {
-    /// Reads the journal of the trace `path`; it is empty where there is none.
+    /// Reads the journal of the trace `path`; empty if there is none.
     pub(crate) fn read(path: &Path) -> Result<Self, OpenError> {
-        // The lock first: what a program writes before it ends is then read, never overlooked.
+        // The lock is read first: what a program writes before it ends is then read, not missed.
         let state = State::read(path)?;
         let held_by = state.as_ref().and_then(State::held_by);
         let mut files: Vec<Vec<u8>> = state.into_iter().map(|state| state.bytes).collect();
@@ -43,7 +43,7 @@ impl Journal {
         self.files.iter().map(Vec::as_slice).collect()
     }
 
-    /// Notes in the trace that its program still records, where it does.
+    /// Adds to the trace that its program still records, if it does.
     pub(crate) fn note_running(&self, trace: &mut Trace) {
         if self.held_by.is_some_and(|held_by| is_session(trace, held_by)) {
             trace.note_running();
@@ -74,7 +74,7 @@ struct State {
 impl State {
     fn read(path: &Path) -> Result<Option<Self>, OpenError> {
         let Some(file) = open_present(&folder(path).join(STATE_FILE))? else { return Ok(None) };
-        // A file system without locks: whether the program runs is not known, and the state says so.
+        // On a file system without locks it is unknown whether the program runs.
         let is_held = is_held(&file).unwrap_or(false);
         let mut bytes = Vec::new();
         file.take(STATE_BYTES as u64).read_to_end(&mut bytes)?;
@@ -86,7 +86,7 @@ impl State {
     }
 }
 
-/// The state and the lines of the ledger that are in use; empty where there is no journal.
+/// The state and the used lines of the ledger; empty if there is no journal.
 pub(crate) fn journal_counters(path: &Path) -> Result<Vec<u8>, OpenError> {
     let mut counters = State::read(path)?.map(|state| state.bytes).unwrap_or_default();
     let lines = record_files(path)?.len() * LEDGER_LINE_BYTES;
@@ -96,11 +96,11 @@ pub(crate) fn journal_counters(path: &Path) -> Result<Vec<u8>, OpenError> {
     Ok(counters)
 }
 
-/// The files of the journal that hold records, and the ledger that counts them; none where there is no journal.
+/// The files of the journal with records, and the ledger that counts them; none if there is no journal.
 fn record_files(path: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder(path)) {
         Ok(entries) => entries,
-        // A file of that name is the user's.
+        // A file of that name belongs to the user.
         Err(error) if is_absent(&error) => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
@@ -110,7 +110,7 @@ fn record_files(path: &Path) -> io::Result<Vec<PathBuf>> {
         let path = entry.path();
         let is_ledger = path.file_name() == Some(OsStr::new(LEDGER_NAME));
         let is_ours = is_ledger || path.extension() == Some(OsStr::new(CHUNK_EXTENSION));
-        // What is not a file is not ours.
+        // The journal has files only.
         if is_ours && entry.file_type()?.is_file() {
             paths.push(path);
         }
@@ -125,8 +125,8 @@ fn folder(path: &Path) -> PathBuf {
     PathBuf::from(folder)
 }
 
-/// Opens a file of a journal; `None` when it is gone: a program that still runs removes what it has flushed, and at
-/// its end the folder.
+/// Opens a file of a journal; `None` if it does not exist. A running program removes files that it has flushed, and the
+/// folder at its end.
 fn open_present(path: &Path) -> Result<Option<File>, OpenError> {
     match open_regular(path) {
         Ok(file) => Ok(Some(file)),

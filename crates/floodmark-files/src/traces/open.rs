@@ -19,22 +19,22 @@ use crate::traces::regular_file::{Irregular, open_regular};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is nothing.
+    /// The file does not exist.
     #[error("there is no such file")]
     Missing,
-    /// The system does not let us read it.
+    /// The system could not read it.
     #[error(transparent)]
     Io(io::Error),
-    /// It is a device, a pipe, or another thing that is not read.
+    /// It is a device, a pipe, or another file that is not regular.
     #[error("it is {0}, not a regular file")]
     NotAFile(Irregular),
-    /// The limit that the user set is no size.
+    /// The limit in the environment is no size.
     #[error("`{variable}` is `{0}`, which is not a size", variable = DecompressionLimit::VARIABLE)]
     BadLimit(String),
-    /// It can be read, and is no trace.
+    /// It is no trace, or a damaged one.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// It is a pickle, and no memory snapshot.
+    /// It is no memory snapshot, or a damaged one.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
 }
@@ -60,14 +60,14 @@ impl Hint for OpenError {
     }
 }
 
-/// Reads a trace, and what its file lacks from the journal beside it.
+/// Reads a trace, with the records that are in the journal beside it only.
 pub fn open_trace(path: &Path) -> Result<Trace, OpenError> {
     open_trace_with(path, &Silent)
 }
 
-/// The same, and tells how far it is where that takes long: for snapshots of torch.
+/// The same with progress, for snapshots of torch, which take long.
 pub fn open_trace_with(path: &Path, progress: &dyn Progress) -> Result<Trace, OpenError> {
-    // The journal first: what is flushed meanwhile is then in the file, never in neither.
+    // The journal is read first: what is flushed meanwhile is then in the file, and not missed.
     let journal = Journal::read(path)?;
     let mut file = open_regular(path)?;
     let limit = decompression_limit()?;
@@ -75,7 +75,7 @@ pub fn open_trace_with(path: &Path, progress: &dyn Progress) -> Result<Trace, Op
     if is_snapshot(&bytes) {
         return open_snapshot(file, limit, progress);
     }
-    // Of a file that is something else, no more is read.
+    // Of another kind of file, no more is read.
     check_beginning(&bytes)?;
     file.read_to_end(&mut bytes)?;
     let mut trace = read_trace_within(limit, &bytes, &journal.files())?;
@@ -83,7 +83,7 @@ pub fn open_trace_with(path: &Path, progress: &dyn Progress) -> Result<Trace, Op
     Ok(trace)
 }
 
-/// How much a file may decompress to: what the user set, or a limit that grows with the file.
+/// The limit on decompressed bytes: that of the environment, or one that grows with the file.
 pub(crate) fn decompression_limit() -> Result<DecompressionLimit, OpenError> {
     let Some(text) = std::env::var_os(DecompressionLimit::VARIABLE) else {
         return Ok(DecompressionLimit::BySize);
@@ -93,7 +93,7 @@ pub(crate) fn decompression_limit() -> Result<DecompressionLimit, OpenError> {
     Ok(DecompressionLimit::Bytes(size))
 }
 
-/// Reads what a trace has more than a reader has seen of it; `None` for a file that does not grow.
+/// Reads what is new in a trace; `None` for a file that does not grow.
 pub(crate) fn open_growing(
     path: &Path,
     reader: &mut GrowingReader,
@@ -113,7 +113,7 @@ pub(crate) fn open_growing(
     Ok(Some(trace))
 }
 
-/// Enough of a file to know what it is.
+/// The first bytes of a file, which show its kind.
 pub(crate) fn beginning(file: &mut File) -> io::Result<Vec<u8>> {
     let mut start = Vec::new();
     file.by_ref().take(PEEKED_BYTES).read_to_end(&mut start)?;
@@ -135,10 +135,10 @@ fn open_snapshot(
     Ok(trace)
 }
 
-/// Enough to know what a file is.
+/// The number of bytes that show the kind of a file.
 const PEEKED_BYTES: u64 = 4096;
 
-/// A file, and how much of it has been read.
+/// A file that reports how much of it has been read.
 struct Watched<'a> {
     file: File,
     done: u64,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_tells_how_much_of_it_is_read() {
+    fn reading_a_snapshot_reports_progress() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../fixtures/recordings/zoo/lstm.pickle.gz");
         let bytes = path.metadata().unwrap().len();

@@ -1,6 +1,6 @@
-//! The one way in which a trace, a snapshot or a chunk of a journal is opened: regular files only.
+//! Opens traces, snapshots and files of a journal, if they are regular files.
 //!
-//! A pipe or a device has no end that can be known, and no journal beside it; `/dev/zero` would be read for ever.
+//! The end of a pipe or a device is unknown, and it has no journal: reading `/dev/zero` would never end.
 
 use std::fs::{self, File, FileType, Metadata};
 use std::os::unix::fs::FileTypeExt;
@@ -8,10 +8,10 @@ use std::path::Path;
 
 use crate::traces::open::OpenError;
 
-/// The name by which other programs mean stdin.
+/// The name of stdin in other programs.
 const STDIN: &str = "-";
 
-/// What a name leads to that is no regular file.
+/// What a path leads to, if it is no regular file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Irregular {
@@ -19,15 +19,15 @@ pub enum Irregular {
     Stdin,
     /// A folder.
     Folder,
-    /// A pipe with or without a name.
+    /// A pipe, with or without a name.
     Pipe,
-    /// A device of characters, such as `/dev/zero` or a terminal.
+    /// A character device, such as `/dev/zero` or a terminal.
     CharacterDevice,
-    /// A device of blocks: a disk.
+    /// A block device: a disk.
     BlockDevice,
     /// A socket.
     Socket,
-    /// What this system calls something else.
+    /// Another kind of file.
     Other,
 }
 
@@ -77,20 +77,20 @@ impl Irregular {
     }
 }
 
-/// Opens a regular file; an error for everything else, before a byte is read.
+/// Opens a regular file. Everything else is an error before a byte is read.
 pub(crate) fn open_regular(path: &Path) -> Result<File, OpenError> {
     if path == Path::new(STDIN) {
         return Err(OpenError::NotAFile(Irregular::Stdin));
     }
-    // Before it is opened: to open a pipe waits for its writer, and to open a device may start it.
+    // Checked before it is opened: opening a pipe waits for its writer, and opening a device may start it.
     check(&fs::metadata(path)?)?;
     let file = File::open(path)?;
-    // The name may lead to another file by now.
+    // The path may lead to another file by now.
     check(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Whether a name leads to something that [`open_regular`] refuses, however long one waits.
+/// Whether [`open_regular`] refuses the path, also later.
 pub fn is_irregular(path: &Path) -> bool {
     path == Path::new(STDIN) || fs::metadata(path).is_ok_and(|found| check(&found).is_err())
 }

@@ -1,4 +1,4 @@
-//! Logs: text files, and what comes through a pipe, read in parts of a bounded size.
+//! Reads logs, from text files or pipes, in parts of a bounded size.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -11,10 +11,10 @@ use floodmark_trace::{ReadError, check_beginning};
 use crate::traces::open::{OpenError, beginning};
 use crate::traces::regular_file::open_regular;
 
-/// What is read at once.
+/// The size of a part.
 const PART_BYTES: usize = 1 << 16;
 
-/// Opens a file that is text; `None` for a trace, a snapshot, and what is neither.
+/// Opens a text file; `None` for a trace, a snapshot or another binary file.
 pub fn open_text(path: &Path) -> Result<Option<File>, OpenError> {
     let mut file = open_regular(path)?;
     let start = beginning(&mut file)?;
