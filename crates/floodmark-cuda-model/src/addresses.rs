@@ -1,9 +1,9 @@
-//! Where `cudaMalloc` places an allocation, and how much of the device it takes.
+//! The address of a `cudaMalloc`, and the bytes of the device that it uses.
 //!
 //! The driver reserves address space in ranges of 32 MiB, each below all earlier ones. An allocation gets the lowest
-//! hole that is long enough. This matters: up to torch 2.11 the lowest address decides between
-//! free blocks of one size. The rules were seen with one driver on one kind of GPU; they are an observation, not a
-//! contract.
+//! hole that is long enough. This matters because up to torch 2.11 the caching allocator uses the block with the lowest
+//! address among free blocks of one size. The rules were observed with one driver on one kind of GPU. NVIDIA does not
+//! guarantee them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,7 +17,7 @@ const OWN_PAGES: u64 = 1 << 20;
 /// The alignment of allocations that share pages.
 const ALIGNMENT: u64 = 512;
 
-/// The bytes of address space and of the device's memory that an allocation takes; `None` for more than 2^64.
+/// The bytes of address space and of device memory that an allocation uses; `None` for more than 2^64.
 pub fn granted_bytes(requested: u64) -> Option<u64> {
     let unit = if requested >= OWN_PAGES { PAGE_BYTES } else { ALIGNMENT };
     requested.max(1).checked_next_multiple_of(unit)
@@ -29,18 +29,18 @@ pub struct AddressSpace {
     start: u64,
     /// The lowest range that was reserved.
     lowest: u64,
-    /// Free stretches of reserved ranges: address and length.
+    /// The holes in reserved ranges: address and length.
     holes: BTreeMap<u64, u64>,
 }
 
 impl AddressSpace {
-    /// Nothing is reserved. Ranges are reserved from the end downwards.
+    /// A space without reserved ranges. The driver reserves from the end downwards.
     pub fn new(addresses: Range<u64>) -> Self {
         Self { start: addresses.start, lowest: addresses.end, holes: BTreeMap::new() }
     }
 
-    /// The address of a new allocation: the lowest hole that is long enough, else a new range.
-    /// `None` when the address space is used up.
+    /// The address of a new allocation: the lowest hole that is long enough, or else a new range. `None` if no address space is
+    /// left.
     pub fn place(&mut self, bytes: u64) -> Option<u64> {
         let hole = self.holes.iter().find(|&(_, &length)| length >= bytes);
         let (addr, length) = if let Some((&addr, &length)) = hole {
@@ -58,8 +58,7 @@ impl AddressSpace {
         Some(addr)
     }
 
-    /// Frees an allocation. Its bytes merge with the holes beside it. An address outside the reserved ranges
-    /// is left alone.
+    /// Frees an allocation, and merges it with adjacent holes. An address outside the reserved ranges is ignored.
     pub fn free(&mut self, addr: u64, bytes: u64) {
         if addr < self.lowest {
             return;
@@ -86,7 +85,7 @@ mod tests {
     const END: u64 = 1 << 40;
 
     #[test]
-    fn the_lowest_hole_is_taken_first_and_ranges_grow_downwards() {
+    fn the_lowest_hole_is_used_first_and_ranges_grow_downwards() {
         let mut space = AddressSpace::new(0..END);
         assert_eq!(space.place(20 * MIB), Some(END - 32 * MIB));
         assert_eq!(space.place(20 * MIB), Some(END - 64 * MIB));
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_space_that_is_used_up_places_nothing() {
+    fn a_full_space_has_no_address() {
         let mut space = AddressSpace::new(END - 64 * MIB..END);
         assert_eq!(space.place(65 * MIB), None);
         assert_eq!(space.place(u64::MAX), None);

@@ -1,23 +1,23 @@
 //! The work area that cuFFT requests for a transform.
 //!
-//! The library does not document it, but every plan states it (`cufftXtMakePlanMany`). The rules here were found from
-//! 5,275 plans of cuFFT 12 on an H200, for data without gaps; `tests/it/fourier.rs` compares them with a part of
-//! these. A transform is done dimension by dimension. Most lengths are done in one go, without a work area. For the
-//! others the library needs a copy of the data, and for a large prime factor (Bluestein's method) about four.
+//! The library does not document it, but every plan has it (`cufftXtMakePlanMany`). The rules here were derived from 5,275
+//! plans of cuFFT 12 on an H200, for data without gaps. `tests/it/fourier.rs` compares them with a part of these. cuFFT
+//! transforms dimension by dimension. Most lengths take one kernel and no work area. The others need a copy of the data, and
+//! lengths with a large prime factor (Bluestein's method) about four.
 
-/// What is transformed, and to what.
+/// The types of a transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transform {
-    /// Whether one side is real: R2C and C2R. The complex side then has half of the last dimension, and one more.
+    /// Whether one side is real (R2C and C2R). The last dimension `n` of the complex side is then `n / 2 + 1`.
     pub is_real: bool,
     /// The bytes of a complex number: 8 in single precision.
     pub complex_bytes: u64,
 }
 
-/// A larger prime factor is not a factor of a kernel of its own.
+/// The largest prime factor for which cuFFT has kernels.
 const LARGEST_RADIX: u64 = 127;
 
-/// The bytes of the work area for `batch` transforms of these dimensions, the last one moving fastest.
+/// The bytes of the work area for `batch` transforms of these dimensions. The last dimension is contiguous.
 pub fn work_bytes(dimensions: &[u64], batch: u64, transform: Transform) -> u64 {
     let Some((&last, outer)) = dimensions.split_last() else { return 0 };
     let rows = outer.iter().fold(batch.max(1), |rows, length| rows.saturating_mul(*length));
@@ -57,7 +57,7 @@ impl Quarters {
     }
 }
 
-/// What a complex transform of numbers that lie side by side needs.
+/// The work area of a complex transform of contiguous numbers.
 fn copies_in_rows(length: u64, is_double: bool) -> Quarters {
     if needs_bluestein(length) {
         return BLUESTEIN;
@@ -71,7 +71,7 @@ fn copies_in_rows(length: u64, is_double: bool) -> Quarters {
     if at_once || (!is_smooth(length) && length <= 4096) { NONE } else { ONE }
 }
 
-/// What a complex transform of numbers that lie apart needs.
+/// The work area of a complex transform of strided numbers.
 fn copies_in_columns(length: u64, is_double: bool) -> Quarters {
     if needs_bluestein(length) {
         return BLUESTEIN;
@@ -86,7 +86,7 @@ fn copies_in_columns(length: u64, is_double: bool) -> Quarters {
     if at_once { NONE } else { ONE }
 }
 
-/// How the last dimension of a real transform is done.
+/// The method for the last dimension of a real transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RealRow {
     /// Without a work area.
@@ -112,7 +112,7 @@ fn real_row(length: u64, is_double: bool) -> RealRow {
     if at_once { RealRow::AtOnce } else { RealRow::Half }
 }
 
-/// Whether the length has a prime factor beyond those of the kernels, and is too long for one of its own.
+/// Whether the length has a prime factor without a kernel, and is too long for a kernel of its own.
 fn needs_bluestein(length: u64) -> bool {
     length > 4096 && largest_factor(length) > LARGEST_RADIX
 }
@@ -151,7 +151,7 @@ mod tests {
     const REAL: Transform = Transform { is_real: true, complex_bytes: 8 };
 
     #[test]
-    fn usual_lengths_are_done_in_one_go() {
+    fn usual_lengths_need_no_work_area() {
         assert_eq!(work_bytes(&[4096], 100, COMPLEX), 0);
         assert_eq!(work_bytes(&[128, 128], 256, REAL), 0);
         assert_eq!(work_bytes(&[64, 64, 64], 4, COMPLEX), 0);

@@ -1,11 +1,10 @@
-//! What CUDA's driver and libraries do with memory, as it was seen on a GPU.
+//! What CUDA's driver and libraries do with memory, as observed on a GPU.
 //!
-//! NVIDIA documents little of it. A simulation needs the answers without a GPU: the simulated allocator,
-//! the phantom, and the engine of fake tensors. Each rule is here once. It is arithmetic alone: no library is called,
-//! and no memory is mapped.
+//! NVIDIA documents little of it. The simulated allocator, the phantom and the engine of fake tensors need these rules without
+//! a GPU, so each rule is here once. The crate only computes: it calls no library and maps no memory.
 //!
 //! - [`AddressSpace`]: where `cudaMalloc` places an allocation.
-//! - [`granted_bytes`]: how much of the device an allocation takes.
+//! - [`granted_bytes`]: the bytes of the device that an allocation uses.
 //! - [`recurrent`]: the bytes that cuDNN requests for a recurrent network.
 //! - [`fourier`]: the bytes that cuFFT requests for a Fourier transform.
 

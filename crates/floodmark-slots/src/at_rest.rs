@@ -1,14 +1,12 @@
 //! Runs work while the dynamic loader is idle.
 //!
-//! The loader shows an object to others as soon as it is mapped, long before its slots are filled. A
-//! store into a slot at that time is overwritten by the loader, and a list of the objects from
-//! another thread at that time can end in a fault inside the loader: `dl_iterate_phdr` looks for the
-//! thread-local memory of every object, and follows a list that does not yet have the new one's
-//! (glibc 2.39, `_dl_tls_get_addr_soft`, where the 65th object with such memory is being loaded).
+//! The loader lists an object as soon as it is mapped, before its slots are filled. At that time the loader overwrites what is
+//! stored in a slot, and `dl_iterate_phdr` in another thread can crash: it looks for the thread-local memory of every object,
+//! in a list that does not yet have the new object (glibc 2.39, `_dl_tls_get_addr_soft`, while the 65th object with such memory
+//! is loaded).
 //!
-//! The loader's lock is not exported. But `dlsym` holds it, and calls a function when
-//! the symbol that it finds is an indirect one (`STT_GNU_IFUNC`), to get its address. So this module looks up
-//! an indirect symbol of its own, and runs the work inside that call.
+//! The loader does not export its lock. But `dlsym` holds it, and calls a function to get the address of an indirect symbol
+//! (`STT_GNU_IFUNC`). So this module looks up an indirect symbol of its own, and runs the work inside that call.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -16,7 +14,7 @@ use std::ffi::{CStr, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
 
-/// The symbol below.
+/// The name of the symbol below.
 const INDIRECT: &CStr = c"floodmark_slots_at_rest";
 
 /// The function that [`resolve`] calls, and its argument.
@@ -27,7 +25,7 @@ thread_local! {
     static WAITING: Cell<Option<Waiting>> = const { Cell::new(None) };
 }
 
-/// Its type makes it indirect; only the loader calls it.
+/// The type of the symbol makes it indirect. Only the loader calls it.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 extern "C" fn floodmark_slots_at_rest() -> usize {
@@ -45,9 +43,9 @@ extern "C" fn floodmark_slots_at_rest() -> usize {
     );
 }
 
-/// Called by the loader with its lock held, for the address of the symbol. Any address will do.
+/// The loader calls it with its lock held, to get the address of the symbol. The address is not used.
 extern "C" fn resolve() -> usize {
-    // A lookup by other code has no work set.
+    // A lookup by other code sets no work.
     if let Ok(Some((call, work))) = WAITING.try_with(Cell::take) {
         // SAFETY: `at_rest` of this thread set them, and waits for this call.
         unsafe { call(work) };
@@ -68,7 +66,7 @@ fn own_handle() -> *mut c_void {
             let is_known = libc::dladdr(own, &raw mut record) != 0 && !record.dli_fname.is_null();
             let handle =
                 if is_known { libc::dlopen(record.dli_fname, flags) } else { std::ptr::null_mut() };
-            // The program itself cannot be opened by its name.
+            // `dlopen` does not open the program itself by its name.
             if handle.is_null() {
                 libc::dlopen(std::ptr::null(), flags) as usize
             } else {
@@ -79,7 +77,7 @@ fn own_handle() -> *mut c_void {
     *HANDLE.get_or_init(find) as *mut c_void
 }
 
-/// Work, and then its result.
+/// The work, and later its result.
 struct Task<F, R> {
     work: Option<F>,
     result: Option<Result<R, Box<dyn Any + Send>>>,
@@ -90,10 +88,10 @@ struct Task<F, R> {
 /// # Safety
 /// `task` is one of this type, and no other code uses it.
 unsafe fn run<F: FnOnce() -> R, R>(task: *mut c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of this function.
     let task = unsafe { &mut *task.cast::<Task<F, R>>() };
     if let Some(work) = task.work.take() {
-        // No panic may pass through the loader.
+        // A panic must not unwind through the loader.
         task.result = Some(catch_unwind(AssertUnwindSafe(work)));
     }
 }
@@ -104,7 +102,7 @@ unsafe fn run<F: FnOnce() -> R, R>(task: *mut c_void) {
 /// exporting its symbols cannot take the lock: there, `work` runs without it.
 ///
 /// # Panics
-/// When `work` does.
+/// If `work` panics.
 pub fn at_rest<R>(work: impl FnOnce() -> R) -> R {
     let mut task = Task { work: Some(work), result: None };
     let call = call_of(&task);
@@ -136,7 +134,7 @@ mod tests {
 
     /// `build.rs` lets the tests of this crate export the symbol.
     #[test]
-    fn nothing_is_loaded_meanwhile() {
+    fn no_object_is_loaded_meanwhile() {
         let (sender, receiver) = mpsc::channel();
         let load = move || {
             // SAFETY: a library of the system, which is not loaded yet.
@@ -153,12 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn work_may_ask_again_and_gives_back_what_it_has() {
+    fn work_may_be_nested_and_returns_its_result() {
         assert_eq!(at_rest(|| at_rest(|| 20) + at_rest(|| 22)), 42);
     }
 
     #[test]
-    fn a_panic_comes_out_and_lets_go_of_the_lock() {
+    fn a_panic_is_resumed_and_the_lock_is_released() {
         let caught = catch_unwind(|| at_rest(|| panic!("on purpose")));
         assert!(caught.is_err());
         assert_eq!(std::thread::spawn(|| at_rest(|| 1)).join().expect("no panic"), 1);

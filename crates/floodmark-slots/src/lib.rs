@@ -65,9 +65,9 @@ pub struct Slot {
 #[derive(Debug, Clone, Copy)]
 pub struct Object {
     base: usize,
-    /// Where its memory ends.
+    /// The end of its memory.
     end: usize,
-    /// Where in `strings` its name is; zero when it has none.
+    /// The offset of its name in `strings`; zero if it has none.
     soname: usize,
     symbols: *const Sym,
     strings: *const i8,
@@ -75,7 +75,7 @@ pub struct Object {
     gnu_hash: *const u32,
 }
 
-/// How often objects were loaded so far. A new number means that there may be new slots.
+/// The number of objects that were loaded so far. A new number means that there may be new slots.
 pub fn load_count() -> u64 {
     extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
         // SAFETY: the loader passes a valid record, and `out` is the u64 below.
@@ -107,7 +107,7 @@ pub fn objects() -> Vec<Object> {
 
 fn read_object(info: &libc::dl_phdr_info) -> Option<Object> {
     let base = usize::try_from(info.dlpi_addr).ok()?;
-    // SAFETY: the loader says how many program headers there are, and keeps them mapped.
+    // SAFETY: the loader passes the number of program headers, and keeps them mapped.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
     let mut entry = (base + usize::try_from(dynamic.p_vaddr).ok()?) as *const Dyn;
@@ -131,7 +131,7 @@ fn read_object(info: &libc::dl_phdr_info) -> Option<Object> {
         // SAFETY: not the null entry, so there is a next one.
         entry = unsafe { entry.add(1) };
     }
-    // The kernel's vDSO has offsets here, where all others have addresses; it calls no other object.
+    // The kernel's vDSO has offsets here instead of addresses. It calls no other object.
     if strings < base || symbols < base || strings == 0 || symbols == 0 {
         return None;
     }
@@ -150,7 +150,7 @@ fn read_object(info: &libc::dl_phdr_info) -> Option<Object> {
     })
 }
 
-/// Where the last loaded part ends, from the base.
+/// The end of the last loaded segment, relative to the base.
 fn end_of(headers: &[libc::Elf64_Phdr]) -> usize {
     let loaded = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
     let end = loaded.map(|header| header.p_vaddr + header.p_memsz).max().unwrap_or(0);
@@ -158,21 +158,21 @@ fn end_of(headers: &[libc::Elf64_Phdr]) -> usize {
 }
 
 impl Object {
-    /// The name by which others need it; empty when it has none.
+    /// Its `DT_SONAME`; empty if it has none.
     pub fn soname(&self) -> &CStr {
         if self.soname == 0 {
             return c"";
         }
-        // SAFETY: the dynamic section says that its name is there in the string table.
+        // SAFETY: the dynamic section has this offset of its name in the string table.
         unsafe { CStr::from_ptr(self.strings.add(self.soname).cast()) }
     }
 
-    /// Whether the address is a part of it.
+    /// Whether the address belongs to it.
     pub fn contains(&self, addr: usize) -> bool {
         (self.base..self.end).contains(&addr)
     }
 
-    /// Identifies it, also against one that is loaded at the same address later.
+    /// Identifies it, also if another object is later loaded at the same address.
     pub fn identity(&self) -> (usize, usize) {
         (self.base, self.strings as usize)
     }
@@ -190,7 +190,7 @@ impl Object {
     pub fn each_slot(&self, mut tell: impl FnMut(&CStr, *mut usize)) {
         for (first, count) in self.relocations {
             for at in 0..count {
-                // SAFETY: the dynamic section says how many relocations there are.
+                // SAFETY: the dynamic section has the number of relocations.
                 let relocation = unsafe { &*first.add(at) };
                 #[expect(clippy::cast_possible_truncation, reason = "the two halves of r_info")]
                 let (kind, symbol) = (relocation.info as u32, (relocation.info >> 32) as usize);
@@ -201,7 +201,7 @@ impl Object {
         }
     }
 
-    /// How many symbols there are: the last chain of the hash table ends with the last one.
+    /// The number of symbols: the last chain of the hash table ends with the last symbol.
     fn symbol_count(&self) -> usize {
         if self.gnu_hash.is_null() {
             return 0;
@@ -223,7 +223,7 @@ impl Object {
         }
     }
 
-    /// A defined symbol by its name: `DT_GNU_HASH`, as the loader does it.
+    /// Finds a defined symbol by its name in `DT_GNU_HASH`, as the loader does.
     pub fn lookup(&self, name: &CStr) -> Option<usize> {
         if self.gnu_hash.is_null() {
             return None;
@@ -282,7 +282,7 @@ pub fn find_slots(names: &[&CStr]) -> Vec<Slot> {
     found
 }
 
-/// The address of a symbol that some loaded object defines, also when it was loaded privately.
+/// The address of a symbol that a loaded object defines, also one that was loaded with `RTLD_LOCAL`.
 pub fn find_symbol(name: &CStr) -> Option<usize> {
     // SAFETY: a lookup by name in the objects that are visible to all.
     let visible = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -300,7 +300,7 @@ pub fn find_symbol_by_prefix(prefix: &[u8]) -> Option<usize> {
     })
 }
 
-/// Stores `value` in a slot. Returns false where the page cannot be made writable.
+/// Stores `value` in a slot. Returns false if the page cannot be made writable.
 ///
 /// # Safety
 /// The slot was found here, and its object is still loaded.

@@ -14,12 +14,12 @@ pub enum Algorithm {
     PersistStaticSmallHidden,
 }
 
-/// What of a GPU the choice depends on.
+/// The properties of a GPU that the choice depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gpu {
     /// The compute capability: 90 for 9.0.
     pub capability: u32,
-    /// How many multiprocessors it has.
+    /// The number of multiprocessors.
     pub multiprocessors: u32,
 }
 
@@ -47,7 +47,7 @@ impl Algorithm {
     }
 }
 
-/// Whether torch believes a persistent kernel to be faster.
+/// Whether torch expects a persistent kernel to be faster.
 fn persists(network: &Network, batch: &Batch, gpu: Gpu) -> bool {
     let fits = network.layers == 1
         && !network.is_bidirectional

@@ -60,7 +60,7 @@ impl Number {
     }
 }
 
-/// What a pass is for.
+/// The kind of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
     /// Forward alone (`CUDNN_FWD_MODE_INFERENCE`).
@@ -86,7 +86,7 @@ pub struct Network {
     pub input: u64,
     /// The width of the state.
     pub hidden: u64,
-    /// The width of the output: `hidden`, or `proj_size` where there is one.
+    /// The width of the output: `proj_size` if there is one, or else `hidden`.
     pub output: u64,
     /// Stacked layers.
     pub layers: u64,
@@ -99,11 +99,11 @@ pub struct Network {
 pub struct Batch {
     /// The length of the longest sequence.
     pub steps: u64,
-    /// How many sequences there are.
+    /// The number of sequences.
     pub sequences: u64,
     /// The sum of their lengths.
     pub total_steps: u64,
-    /// Whether sequences of different lengths lie without padding (`PackedSequence`).
+    /// Whether the sequences are packed, without padding (`PackedSequence`).
     pub is_packed: bool,
 }
 
@@ -130,7 +130,7 @@ impl Network {
         self.output != self.hidden
     }
 
-    /// The width of what goes into a pseudo layer.
+    /// The width of the input of a pseudo layer.
     pub fn input_of(&self, pseudo_layer: u64) -> u64 {
         if pseudo_layer < self.directions() { self.input } else { self.output * self.directions() }
     }
@@ -157,13 +157,13 @@ impl Network {
         self.matrices().saturating_add(biases).saturating_mul(self.number.bytes())
     }
 
-    /// Whether cuDNN runs this network with its algorithm; it answers `NOT_SUPPORTED` otherwise.
+    /// Whether cuDNN supports this network with its algorithm; otherwise it answers `NOT_SUPPORTED`.
     pub fn is_supported(&self) -> bool {
         let is_plain = matches!(self.cell, Cell::Relu | Cell::Tanh);
         let widest = match self.algorithm {
             Algorithm::Standard => return true,
             Algorithm::PersistStaticSmallHidden => [192, 384],
-            // The widest of each kind that was recorded.
+            // The widest recorded state of each kind.
             Algorithm::PersistStatic => [1536, 2200],
         };
         let has_kernel = self.biases == 2 && self.number != Number::Double;
@@ -179,7 +179,7 @@ pub(crate) fn part(network: &Network, count: u128, rows: u64, width: u64) -> u12
 
 /// Every part of a buffer begins on a multiple of 32 bytes.
 pub(crate) fn aligned(bytes: u128) -> u128 {
-    // No buffer is so large: the bound keeps sums of parts in range.
+    // No buffer has this size. The bound keeps sums of parts in range.
     bytes.min(u128::from(u64::MAX)).next_multiple_of(32)
 }
 

@@ -1,4 +1,4 @@
-//! The reserve space: what forward keeps for backward.
+//! The reserve space: the values that forward saves for backward.
 
 use super::network::{Batch, Cell, Network, aligned, part, size};
 use super::workspace::SLACK;

@@ -1,6 +1,6 @@
 //! The workspace: scratch memory of one call.
 //!
-//! Forward and backward lay it out in their own ways; a training pass requests the larger of the two.
+//! Forward and backward have different layouts. A training pass requests the larger of the two.
 
 use super::algorithm::Algorithm;
 use super::network::{Batch, Cell, Network, Number, Pass, aligned, part, size};
@@ -9,7 +9,7 @@ use super::network::{Batch, Cell, Network, Number, Pass, aligned, part, size};
 pub(crate) const SLACK: u128 = 256;
 /// A workspace of cuBLAS for each pseudo layer.
 const CUBLAS: u128 = 8 << 20;
-/// The most steps whose gates one direction computes at a time.
+/// The highest number of steps whose gates one direction computes at a time.
 const STEPS_AT_ONCE: u64 = 256;
 
 impl Network {
@@ -26,7 +26,7 @@ impl Network {
         })
     }
 
-    /// Persistent kernels have no bfloat16: cuDNN takes its standard ones.
+    /// cuDNN has no persistent kernels for bfloat16 and uses its standard ones.
     fn is_persistent(&self) -> bool {
         self.algorithm != Algorithm::Standard && self.number != Number::BFloat16
     }
@@ -111,8 +111,8 @@ impl Network {
         part(self, 1, rows.min(batch.total_steps), self.hidden)
     }
 
-    /// What a persistent kernel exchanges between multiprocessors. The kernels for any width have a least
-    /// size, in two-byte numbers.
+    /// The buffer through which the multiprocessors of a persistent kernel communicate. The kernels for any width have a
+    /// smallest size, in two-byte numbers.
     fn persistent(&self, batch: &Batch) -> u128 {
         let exchanged = self.states(batch, 8);
         if self.algorithm == Algorithm::PersistStaticSmallHidden {
@@ -122,7 +122,7 @@ impl Network {
         exchanged.max(aligned(least))
     }
 
-    /// What is projected, before it is.
+    /// The states before their projection.
     fn projected(&self, batch: &Batch) -> u128 {
         if self.has_projection() { self.states(batch, u128::from(self.directions())) } else { 0 }
     }

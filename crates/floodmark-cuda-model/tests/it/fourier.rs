@@ -1,4 +1,4 @@
-//! Work areas against those of cuFFT 12 on an H200 (`fixtures/fft/work_areas.csv`).
+//! Compares work areas with those of cuFFT 12 on an H200 (`fixtures/fft/work_areas.csv`).
 
 use floodmark_cuda_model::fourier::{Transform, work_bytes};
 
@@ -51,7 +51,7 @@ fn products_of_small_primes_have_the_work_area_of_an_h200() {
     assert!(equal * 100 >= smooth.len() * 99, "{equal} of {} are equal", smooth.len());
 }
 
-/// Bluestein's lengths are not known to the byte.
+/// The lengths of Bluestein's method are not known to the byte.
 #[test]
 fn most_of_all_lengths_have_the_work_area_of_an_h200() {
     let all = plans();

@@ -1,10 +1,10 @@
-//! Every formula against the answers of cuDNN 9.19 on an H200 (`fixtures/rnn/sizes.csv`).
+//! Compares every formula with the answers of cuDNN 9.19 on an H200 (`fixtures/rnn/sizes.csv`).
 
 mod fourier;
 
 use floodmark_cuda_model::recurrent::{Algorithm, Batch, Cell, Network, Number, Pass};
 
-/// One recorded network: what was asked, and the four sizes; none of a network that cuDNN refused.
+/// One recorded network with its four sizes; `None` for a network that cuDNN refused.
 struct Row {
     text: String,
     network: Network,
