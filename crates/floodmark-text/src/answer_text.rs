@@ -6,14 +6,14 @@ use crate::plural::plural;
 use crate::sentence;
 use crate::sheet::Sheet;
 
-/// What is shown of an answer.
+/// The shown parts of an answer.
 #[derive(Debug)]
 pub struct AnswerText {
     /// The answer in a few words.
     pub above: Vec<String>,
-    /// What is missing from the recording.
+    /// The losses of the recording.
     pub losses: Vec<String>,
-    /// The rows; none where an answer without rows needs no titles, several where it has parts.
+    /// The tables. An answer may have several parts, or none.
     pub sheets: Vec<Sheet>,
     /// What was left out.
     pub below: Vec<String>,
@@ -32,7 +32,7 @@ impl From<&Report> for AnswerText {
     }
 }
 
-/// The three numbers of fragmentation, and the plain ratio beside them; then how they went.
+/// The three kinds of wasted bytes with the share of reserved bytes that are not allocated, and their course over time.
 fn fragmentation(report: &Report) -> Vec<String> {
     let Some(found) = &report.fragmentation else { return Vec::new() };
     let now = &found.at;

@@ -1,9 +1,9 @@
-//! A share as a bar of characters, an eighth of a cell fine.
+//! A share as a bar of characters, in eighths of a cell.
 
-/// What a cell shows of an eighth, two eighths, ….
+/// The characters for one eighth, two eighths, ….
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// A bar as long as a share of so many cells; the rest is blank. What is more than nothing is seen.
+/// A bar of `cells` cells that is filled by a share. A share above 0 fills at least an eighth of a cell.
 pub fn bar(share: f64, cells: usize) -> String {
     let eighths = eighths(share, cells);
     let mut text = "█".repeat(eighths / 8);
@@ -23,12 +23,12 @@ pub fn bar(share: f64, cells: usize) -> String {
 )]
 fn eighths(share: f64, cells: usize) -> usize {
     let all = 8 * cells;
-    // Not a number is less than nothing.
+    // A share that is no number counts as 0.
     let share = if share > 0.0 { share.min(1.0) } else { return 0 };
     ((share * all as f64).round() as usize).clamp(1, all.max(1)).min(all)
 }
 
-/// The share that a part is of a whole.
+/// The share of a part in a whole; 0 if the whole is 0.
 #[expect(clippy::cast_precision_loss, reason = "a share is drawn in a few cells")]
 pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::answer_text::AnswerText;
 use crate::sheet::{Cells, Sheet, Side};
 
-/// The HTML of an answer: one element, with nothing that runs or loads.
+/// The HTML of an answer: one element without scripts and links.
 pub fn render_html(answer: impl Into<AnswerText>) -> String {
     let answer: AnswerText = answer.into();
     let mut html = String::from("<div class=\"floodmark\">");
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_from_a_stranger_cannot_become_markup() {
+    fn a_name_in_a_trace_is_escaped() {
         assert_eq!(escaped("<Lost> & \"x\" 'y'"), "&lt;Lost&gt; &amp; &quot;x&quot; &#39;y&#39;");
     }
 }

@@ -1,15 +1,15 @@
-//! How an answer is rendered: as plain text, or with bars, colours and a width.
+//! The style of a rendered answer: plain text, or with bars, colours and a width.
 
-/// Where an answer goes.
+/// The style of a rendered answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputStyle {
-    /// To something that reads text.
+    /// Plain text, for programs.
     Plain,
-    /// To somebody who looks.
+    /// For a terminal.
     Drawn {
-        /// So many characters are on a line.
+        /// The width of a line, in characters.
         width: usize,
-        /// Whether colours are wanted.
+        /// Whether it has colours.
         is_coloured: bool,
     },
 }

@@ -1,6 +1,6 @@
-//! The colours of categories in a terminal: those of the page, as near as 256 colours come.
+//! The colours of categories in a terminal: the nearest of 256 colours to those of the page.
 
-/// The number of a category's colour, where the name is that of a category.
+/// The number of a category's colour; `None` if the name is no category.
 pub fn category(name: &str) -> Option<u8> {
     Some(match name {
         "parameter" => 68,
@@ -19,11 +19,11 @@ pub fn category(name: &str) -> Option<u8> {
     })
 }
 
-/// The colour of bars that belong to no category.
+/// The colour of bars without a category.
 pub const BAR: u8 = 68;
-/// The colour of what grew.
+/// The colour of growth.
 pub const GREW: u8 = 166;
-/// The colour of what shrank.
+/// The colour of a decrease.
 pub const SHRANK: u8 = 36;
 
 #[cfg(test)]

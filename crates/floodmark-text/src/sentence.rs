@@ -1,4 +1,4 @@
-//! A moment in one sentence: how much, when, in which step, phase and module.
+//! A time of a recording in one sentence: the bytes, the step, the phase and the module.
 
 use std::fmt::Write;
 
@@ -27,7 +27,7 @@ pub fn moment(moment: &Moment) -> String {
     text + ", " + &when(moment)
 }
 
-/// `in step 3, backward of mlp, at 1.234 s`: what the program did comes before the time on the clock.
+/// `in step 3, backward of mlp, at 1.234 s`: the step and the phase come before the time.
 pub fn when(moment: &Moment) -> String {
     let mut parts: Vec<String> = moment.step.iter().map(|step| format!("in step {step}")).collect();
     parts.extend(match (moment.phase.as_deref(), &moment.module) {
@@ -41,10 +41,10 @@ pub fn when(moment: &Moment) -> String {
     parts.join(", ")
 }
 
-/// The phase of what happened in none of the others, as JSON has it.
+/// The name in JSON for a time outside all phases.
 const OUTSIDE: &str = "outside";
 
-/// A phase as it is shown.
+/// The shown name of a phase.
 pub(crate) fn phase_name(phase: &str) -> &str {
     if phase == OUTSIDE { "outside forward/backward/optimizer" } else { phase }
 }
@@ -71,7 +71,7 @@ pub fn limit(limit: Limit) -> String {
     }
 }
 
-/// What became of a change that was requested.
+/// Whether a requested change was applied, and to what.
 pub(crate) fn applied_change(change: &AppliedChange) -> String {
     let AppliedChange { change: name, target, reason, .. } = change;
     if change.is_applied() {

@@ -9,16 +9,16 @@ use crate::bar::share;
 use crate::sentence::phase_name;
 use crate::short_path::shorten;
 
-/// On which side the cells of a column line up.
+/// The alignment of the cells of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// On the left: words.
+    /// Left, for words.
     Left,
-    /// On the right: numbers.
+    /// Right, for numbers.
     Right,
 }
 
-/// A row of cells, and what is said below its last one.
+/// A row of cells, with lines below its last cell.
 #[derive(Debug)]
 pub struct Cells {
     /// A cell for each column.
@@ -27,36 +27,36 @@ pub struct Cells {
     pub below: Vec<String>,
 }
 
-/// What a bar is about, which gives it its colour.
+/// The meaning of a bar, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     /// Bytes.
     Usual,
     /// Bytes of a category.
     Category(&'static str),
-    /// Bytes that are more than before.
+    /// Bytes that grew.
     Grew,
-    /// Bytes that are fewer than before.
+    /// Bytes that shrank.
     Shrank,
 }
 
-/// A share, to be drawn.
+/// A bar: a share and its colour.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bar {
     /// Between 0 and 1.
     pub share: f64,
-    /// What it is about.
+    /// Its meaning.
     pub tone: Tone,
 }
 
 impl Bar {
-    /// The share that a part is of a whole.
+    /// A bar for the share of a part in a whole.
     pub fn new(part: Bytes, whole: Bytes, tone: Tone) -> Self {
         Self { share: share(part.0, whole.0), tone }
     }
 }
 
-/// What is drawn where somebody looks: a bar for each row, beside the number that it shows.
+/// The bars of a sheet in a terminal: one for each row, beside its number.
 #[derive(Debug)]
 pub struct Bars {
     /// The column with the numbers.
@@ -68,18 +68,18 @@ pub struct Bars {
 /// Titles and rows.
 #[derive(Debug, Default)]
 pub struct Sheet {
-    /// Titles, each with the side on which its cells line up.
+    /// The titles, each with the alignment of its cells.
     pub columns: Vec<(String, Side)>,
     /// The rows.
     pub rows: Vec<Cells>,
-    /// The bars, where rows have any.
+    /// The bars, if rows have any.
     pub bars: Option<Bars>,
-    /// Whether the last column has sentences, which are wrapped and never cut.
+    /// Whether the last column has sentences, which are wrapped and not truncated.
     pub is_prose: bool,
 }
 
 impl Sheet {
-    /// The columns that have a cell with something in it; all of them where there are no rows.
+    /// The columns that have a cell with text; all columns if there are no rows.
     pub fn shown_columns(&self) -> impl Iterator<Item = usize> {
         let is_filled = |at: &usize| {
             let mut cells = self.rows.iter().filter_map(|row| row.cells.get(*at));
@@ -201,7 +201,7 @@ fn columns(report: &Report, phases: &[String]) -> Vec<(String, Side)> {
     }
 }
 
-/// The title of what a row has of the moment of the report.
+/// The title of the bytes at the time of the report.
 fn of_moment(report: &Report) -> &'static str {
     if report.at.what == At::Peak { "Of this peak" } else { "Of this moment" }
 }
@@ -289,7 +289,7 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
     }
 }
 
-/// The innermost frame of a stack, or `location` where it has none, and the frames to show below it.
+/// The innermost frame of a stack, or `location` if it has none, and the frames to show below it.
 pub fn frames_below(frames: &[Frame], backward: bool, location: String) -> (String, Vec<String>) {
     let mut frames = frames.iter().map(|frame| shorten(&frame.to_string()).to_owned());
     let mark = if backward { " (backward)" } else { "" };
@@ -297,7 +297,7 @@ pub fn frames_below(frames: &[Frame], backward: bool, location: String) -> (Stri
     (innermost, frames.map(|frame| format!("  {frame}")).collect())
 }
 
-/// `    mlp (MLP)`: the last part of the path, as deep as it lies.
+/// `    mlp (MLP)`: the last part of the path, indented by its depth.
 pub fn module(path: &str, depth: u32, class: Option<&str>) -> String {
     let name = if depth == 0 { path } else { path.rsplit('.').next().unwrap_or(path) };
     let class = class.filter(|&class| class != name);
@@ -324,7 +324,7 @@ fn phases(report: &Report) -> Vec<String> {
     phases
 }
 
-/// The other phases stand beside it: their names are not repeated.
+/// The title of a phase. The other phases have columns of their own, so their names are not repeated.
 fn phase_title(phase: &str) -> String {
     if phase == phase_name(phase) { capitalised(phase) } else { "Outside phases".to_owned() }
 }

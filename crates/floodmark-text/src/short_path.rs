@@ -1,4 +1,4 @@
-//! Paths as short as they can be without being wrong.
+//! Shortens paths.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::path::Path;
 use floodmark_analysis::below_packages;
 
 thread_local! {
-    /// The folders of the programs whose answer is being rendered, each with its last slash.
+    /// The folders of the recorded programs, each with a slash at its end.
     static PROGRAM_FOLDERS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Renders an answer with the paths of its programs shown from their folders: a recording may come from another machine,
-/// whose folders say nothing here.
+/// Renders an answer with paths relative to the folders of its programs. A recording may come from another machine with other
+/// folders.
 pub fn with_program_folders<T>(folders: &[String], render: impl FnOnce() -> T) -> T {
     let before = PROGRAM_FOLDERS.replace(folders.to_vec());
     let rendered = render();
@@ -19,8 +19,8 @@ pub fn with_program_folders<T>(folders: &[String], render: impl FnOnce() -> T) -
     rendered
 }
 
-/// What is left of a path, or of a text that begins with one: below the current directory, below the folder into which
-/// packages are installed, or below the folder of the recorded program.
+/// A path, or a text that begins with one, relative to the current directory, to the folder of installed packages, or to the
+/// folder of the recorded program.
 pub fn shorten(text: &str) -> &str {
     let here = std::env::current_dir().ok();
     PROGRAM_FOLDERS.with_borrow(|folders| shorten_below(text, here.as_deref(), folders))

@@ -8,7 +8,7 @@ use crate::plural::plural;
 use crate::sentence;
 use crate::terminal_safe::safe_text;
 
-/// What is said at the end of a run: how much, when, what is missing.
+/// The summary at the end of a run: the peaks, their times, and the losses.
 pub fn render_summary(summary: &Summary) -> String {
     let mut text = format!("floodmark: {}\n", counts(summary));
     for device in &summary.devices {

@@ -1,6 +1,6 @@
-//! An answer as a text table: plain for whatever reads it, with bars and colours for who looks at a terminal.
+//! An answer as a text table: plain, or with bars and colours for a terminal.
 //!
-//! Both have the same words in the same order. What comes from a trace is made harmless on its way ([`safe_text`]).
+//! Both have the same words in the same order. Text from a trace passes [`safe_text`].
 
 use std::fmt::Write;
 
@@ -16,12 +16,12 @@ use crate::sheet::{Bar, Bars, Cells, Sheet, Side, Tone};
 use crate::terminal_safe::safe_text;
 use crate::truncate::{cut_end, cut_location, rewrap, wrap};
 
-/// The text of an answer: a sentence, what is missing, the rows, what was left out.
+/// The plain text of an answer: its sentences, the losses, the rows, and what is left out.
 pub fn render(answer: impl Into<AnswerText>) -> String {
     render_as(&answer.into(), OutputStyle::Plain)
 }
 
-/// The same, plain or drawn.
+/// The text of an answer in a style.
 pub fn render_as(answer: &AnswerText, style: OutputStyle) -> String {
     let (bold, alarm) = (inked(style, Style::new().bold()), inked(style, ALARM));
     let mut text = String::new();
@@ -30,9 +30,9 @@ pub fn render_as(answer: &AnswerText, style: OutputStyle) -> String {
         let _ = writeln!(text, "{ink}{}{ink:#}", paragraph(sentence, style));
     }
     for loss in &answer.losses {
-        let said = paragraph(&format!("! {loss}"), style);
-        let said = said.strip_prefix('!').unwrap_or(&said);
-        let _ = writeln!(text, "{alarm}!{alarm:#}{said}");
+        let line = paragraph(&format!("! {loss}"), style);
+        let line = line.strip_prefix('!').unwrap_or(&line);
+        let _ = writeln!(text, "{alarm}!{alarm:#}{line}");
     }
     for sheet in &answer.sheets {
         if answer.sheets.len() > 1 {
@@ -49,7 +49,7 @@ pub fn render_as(answer: &AnswerText, style: OutputStyle) -> String {
     text
 }
 
-/// A sentence, wrapped where a terminal has a width.
+/// A sentence, wrapped if the style has a width.
 pub fn paragraph(sentence: &str, style: OutputStyle) -> String {
     let lines = sentence.lines().map(|line| {
         let line = safe_text(line);
@@ -66,7 +66,7 @@ pub fn paragraph(sentence: &str, style: OutputStyle) -> String {
 const ALARM: Style = AnsiColor::Yellow.on_default().bold();
 const QUIET: Style = Style::new().dimmed();
 
-/// A style, where colours are wanted.
+/// A style if the output has colours, or else no style.
 pub fn inked(output: OutputStyle, style: Style) -> Style {
     match output {
         OutputStyle::Drawn { is_coloured: true, .. } => style,
@@ -85,18 +85,18 @@ pub fn colour(tone: Tone) -> Style {
     Style::new().fg_color(Some(anstyle::Ansi256Color(number).into()))
 }
 
-/// How the columns of a sheet lie on lines: on one where there is room, else on several.
+/// The columns of a sheet on one line, or on several if one has too little room.
 struct Layout<'a> {
     sheet: &'a Sheet,
     style: OutputStyle,
-    /// The columns that have something, each with its width.
+    /// The columns that have cells with text, each with its width.
     columns: Vec<(usize, usize)>,
-    /// How many columns each line has.
+    /// The number of columns on each line.
     lines: Vec<usize>,
     bars: Option<(&'a Bars, usize)>,
-    /// What comes before the last column.
+    /// The width before the last column.
     margin: usize,
-    /// The room for the last column, where it has an end.
+    /// The room for the last column; `None` if it is not limited.
     room: Option<usize>,
 }
 
@@ -112,7 +112,7 @@ fn lay_out(sheet: &Sheet, style: OutputStyle, text: &mut String) {
     }
 }
 
-/// The same with a last cell, and lines below it, that fit: locations are shortened, sentences wrapped.
+/// The row with a last cell and lines below it that fit: locations are shortened, sentences are wrapped.
 fn fitted(row: &Cells, room: usize, is_prose: bool) -> Cells {
     let mut cells = row.cells.clone();
     let last = cells.pop().into_iter();
@@ -126,7 +126,7 @@ fn fitted(row: &Cells, room: usize, is_prose: bool) -> Cells {
     Cells { cells, below: lines.collect() }
 }
 
-/// One line for a location, a name or what is indented; as many as it takes for a sentence.
+/// A location, a name or an indented line on one line; a sentence on as many as it needs.
 fn fitted_lines(line: &str, room: usize) -> Vec<String> {
     let line = safe_text(line);
     let (before, text) = line.split_at(before_location(&line));
@@ -136,7 +136,7 @@ fn fitted_lines(line: &str, room: usize) -> Vec<String> {
     if before.is_empty() { wrap(text, room, "", "  ") } else { vec![cut_end(&line, room)] }
 }
 
-/// Where a location may begin: after spaces, and after the bytes of the largest of a category.
+/// The offset at which a location may begin: after spaces, and after an amount of bytes.
 fn before_location(line: &str) -> usize {
     let text = line.trim_start();
     let mut words = text.splitn(3, ' ');
@@ -146,7 +146,7 @@ fn before_location(line: &str) -> usize {
     line.len() - rest.len()
 }
 
-/// The least room in which a last cell can be read: a location with its file, line and function.
+/// The least readable width of a last cell. A location keeps its file, line and function.
 fn least_width(cell: &str) -> usize {
     let text = cell.trim_start();
     let indent = cell.len() - text.len();
@@ -177,13 +177,14 @@ impl<'a> Layout<'a> {
         layout
     }
 
-    /// The width of the columns from `first` on, without the last one.
+    /// The width of the columns from `first` on, without the last column.
     fn width_before_last(&self, first: usize) -> usize {
         let last = self.columns.len().saturating_sub(1);
         self.columns.get(first..last).unwrap_or_default().iter().map(|(_, width)| width + 2).sum()
     }
 
-    /// Bars get the room that is left. Where there is none, long words make some; then columns go to further lines.
+    /// Gives bars the room that is left. If there is too little, long words are shortened, and then columns move to further
+    /// lines.
     fn fit(&mut self, width: usize) {
         let last = self.columns.last().map_or(0, |&(at, _)| at);
         let cells = self.sheet.rows.iter().flat_map(|row| row.cells.get(last).into_iter());
@@ -206,7 +207,7 @@ impl<'a> Layout<'a> {
         self.room = Some(width.saturating_sub(self.margin).max(SHORTEST));
     }
 
-    /// Puts as many columns on each line as there is room for; the last one needs `needed`.
+    /// Puts as many columns on each line as fit. The last column needs `needed`.
     fn flow(&mut self, width: usize, needed: usize) {
         let last = self.columns.len().saturating_sub(1);
         self.lines = vec![0];
@@ -256,7 +257,7 @@ impl<'a> Layout<'a> {
         let pad = width.saturating_sub(cell.width());
         let ink = self.ink(at, title, &cell, bar);
         let inked = format!("{ink}{cell}{ink:#}");
-        // Not `{:pad$}`, which has no room for more than 65,535.
+        // `{:pad$}` would be limited to 65,535.
         let pad = " ".repeat(pad);
         let _ = match side {
             Side::Left => write!(line, "{inked}{pad}  "),
@@ -269,14 +270,14 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The bar of a row, or its room.
+    /// The bar of a row, or blanks.
     fn drawn(&self, row: Option<Bar>, cells: usize) -> String {
         let Some(row) = row else { return " ".repeat(cells + 2) };
         let ink = inked(self.style, colour(row.tone));
         format!("{ink}{}{ink:#}  ", bar(row.share, cells))
     }
 
-    /// Categories have their colours, and what grew or shrank.
+    /// The colour of a cell: that of its category, or of growth.
     fn ink(&self, at: usize, title: &str, cell: &str, bar: Option<Bar>) -> Style {
         let is_category = title.starts_with("Category") && palette::category(cell).is_some();
         let style = match bar {
@@ -291,14 +292,14 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Bars are so long, where there is room.
+/// The shortest and the longest bar.
 const SHORT_BAR: usize = 6;
 const LONG_BAR: usize = 16;
-/// Words are wrapped in no less room than this, where there is more on a line of their own.
+/// The least room for words, if a line of their own has more.
 const LEAST_WORDS: usize = 32;
-/// A terminal that is narrower gets lines that are too long.
+/// The least width of the last column: lines are too long for a narrower terminal.
 const SHORTEST: usize = 12;
-/// One cell that is wider does not make all others as wide.
+/// The bound on the width of a column.
 const WIDEST: usize = 400;
-/// Before the further lines of a row.
+/// The indent of the further lines of a row.
 const INDENT: usize = 4;

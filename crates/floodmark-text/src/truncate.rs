@@ -1,9 +1,9 @@
-//! Texts that are too long for their place. Lengths are columns of a terminal, of which some characters take two.
+//! Shortens and wraps texts. Lengths are columns of a terminal: some characters take two columns.
 
 use floodmark_analysis::fitting_form;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The beginning of a text, where there is no room for all of it.
+/// A text that fits `room` columns: its beginning, if it is too long.
 pub fn cut_end(text: &str, room: usize) -> String {
     if text.width() <= room {
         return text.to_owned();
@@ -12,7 +12,7 @@ pub fn cut_end(text: &str, room: usize) -> String {
     if room == 0 { kept } else { kept + "…" }
 }
 
-/// A location or a name in as much room as there is: its folders go first, its file and line stay.
+/// A location or a name that fits `room` columns: it loses its folders first, and keeps its file and line.
 pub fn cut_location(text: &str, room: usize) -> String {
     let form = fitting_form(text, |form| form.width() <= room);
     if form.width() <= room || room == 0 {
@@ -22,7 +22,7 @@ pub fn cut_location(text: &str, room: usize) -> String {
     std::iter::once('…').chain(reversed.chars().rev()).collect()
 }
 
-/// As many characters as there is room for.
+/// The first characters that fit `room` columns.
 fn beginning(letters: impl Iterator<Item = char>, room: usize) -> String {
     let mut taken = 0;
     let fits = |letter: &char| {
@@ -52,7 +52,7 @@ pub fn wrap(text: &str, width: usize, first: &str, next: &str) -> Vec<String> {
     lines
 }
 
-/// Lines that were wrapped, wrapped anew: a paragraph begins with the first one and with an arrow.
+/// Wraps lines again that were wrapped before. The first line and each line with an arrow begin a paragraph.
 pub fn rewrap(lines: impl Iterator<Item = String>, width: usize) -> Vec<String> {
     let mut paragraphs: Vec<String> = Vec::new();
     for line in lines {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_loses_one_end() {
+    fn a_text_that_is_too_long_loses_one_end() {
         assert_eq!([cut_end("größer", 6), cut_end("größer", 4)], ["größer", "grö…"]);
         assert_eq!([cut_location("größer", 6), cut_location("größer", 4)], ["größer", "…ßer"]);
         assert_eq!(cut_location("a/b.py:3 (f)", 11), "…/b.py:3 (f)".trim_start_matches("…/"));

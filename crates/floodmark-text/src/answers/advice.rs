@@ -8,7 +8,7 @@ use crate::sheet::{self, Bar, Bars, Cells, Sheet, Tone};
 use crate::short_path::shorten;
 use crate::truncate::wrap;
 
-/// With the columns before it, 100 characters.
+/// The width of the last column: the whole table has 100 characters.
 const WIDTH: usize = 67;
 
 impl From<&AdviceReport> for AnswerText {
@@ -49,7 +49,7 @@ fn summary(found: &AdviceReport) -> String {
     format!("Peak of {}{met}: {} allocated{reserved}; {what}", found.device, found.peak_allocated)
 }
 
-/// What fills the peak, without what is too small to matter.
+/// The causes of the peak, without the small ones.
 fn causes(found: &AdviceReport) -> Sheet {
     let all: Bytes = found.causes.iter().map(|cause| cause.bytes).sum();
     let title = match found.failed_requests {
@@ -78,7 +78,7 @@ fn cause_cells(cause: &Cause, all: Bytes) -> Cells {
     }
 }
 
-/// Rounded to a whole number.
+/// A percentage, rounded to an integer.
 fn percent(part: Bytes, all: Bytes) -> u64 {
     (part.0.saturating_mul(100) + all.0 / 2).checked_div(all.0).unwrap_or(0)
 }

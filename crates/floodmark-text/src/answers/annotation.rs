@@ -13,9 +13,9 @@ use crate::sentence;
 use crate::sheet::{self, Bar, Bars, Cells, Sheet, Tone};
 use crate::short_path::shorten;
 
-/// Lines that are shown around a hot one outside a function.
+/// The number of lines shown around a line with allocated bytes outside a function.
 const AROUND: usize = 3;
-/// What a tab is shown as.
+/// The replacement of a tab.
 const TAB: &str = "    ";
 
 /// An annotation with the text of its file.
@@ -97,14 +97,14 @@ fn rows(shown: AnnotatedSource<'_>) -> Sheet {
     Sheet { columns, rows, bars: Some(Bars { after: 0, of: bars }), is_prose: false }
 }
 
-/// A row; the source begins with a space, so that a long line loses its end.
+/// A row. The source begins with a space, so that a long line loses its end.
 fn cells(gutter: [&str; 4], source: &str) -> Cells {
     let mut cells: Vec<String> = gutter.map(str::to_owned).into();
     cells.push(format!(" {}", source.replace('\t', TAB)));
     Cells { cells, below: Vec::new() }
 }
 
-/// The lines of functions with allocated bytes, and what is around such lines outside a function.
+/// The lines of functions with allocated bytes, and the lines around such lines outside a function.
 fn hot_lines(source: &[&str], lines: &[AnnotatedLine]) -> BTreeSet<usize> {
     let mut hot = BTreeSet::new();
     for line in lines {
@@ -120,7 +120,7 @@ fn hot_lines(source: &[&str], lines: &[AnnotatedLine]) -> BTreeSet<usize> {
     hot
 }
 
-/// The lines of the function that begins on a line: those that are indented more, up to the next that is not.
+/// The lines of the function that begins on a line: those that are indented more than its `def`.
 fn function_lines(source: &[&str], first: usize) -> Option<std::ops::Range<usize>> {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let base = indent(source.get(first.checked_sub(1)?)?);
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_function_ends_before_what_is_indented_as_it_is() {
+    fn a_function_ends_before_a_line_with_its_own_indent() {
         let source = "import x\n\n@decorated\ndef one(\n    a,\n) -> int:\n    b = a\n\n    return b\n\n\ndef two():\n    pass";
         let source: Vec<&str> = source.lines().collect();
         assert_eq!(function_lines(&source, 3), Some(3..10));

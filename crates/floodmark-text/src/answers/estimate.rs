@@ -28,7 +28,7 @@ impl From<&Estimate> for AnswerText {
         if !found.unsupported.is_empty() {
             sheets.push(unsupported(found));
         }
-        Self { above: verdict(found), losses, sheets, below: rests_on(found) }
+        Self { above: verdict(found), losses, sheets, below: assumptions(found) }
     }
 }
 
@@ -38,7 +38,7 @@ fn verdict(found: &Estimate) -> Vec<String> {
         (Some(rank), Some(size)) => format!(", as rank {rank} of {size}"),
         _ => String::new(),
     };
-    // A program that was killed early did not get to describe its devices.
+    // A program that was killed early has not described its devices.
     let named = found.devices.iter().map(|device| &*device.name).find(|name| !name.is_empty());
     let gpu = named.unwrap_or(&found.gpu);
     let verdict = match found.fits {
@@ -48,10 +48,10 @@ fn verdict(found: &Estimate) -> Vec<String> {
     };
     let mut above = vec![format!("{verdict}: {gpu}{rank}, {}", ended(found))];
     above.extend(found.unknown.map(|unknown| reason(found, unknown)));
-    // What torch's message says of a failed request is said below, in a line.
-    let is_said = found.ended == PhantomEnd::OutOfMemory
+    // A failed request has a line of its own below, instead of torch's message.
+    let has_own_line = found.ended == PhantomEnd::OutOfMemory
         && found.devices.iter().any(|device| device.failed.is_some());
-    if found.fits == Some(false) && !found.error.is_empty() && !is_said {
+    if found.fits == Some(false) && !found.error.is_empty() && !has_own_line {
         above.push(format!("The program failed: {}", found.error));
     }
     above.extend(found.whole_run.as_ref().map(whole_run));
@@ -88,7 +88,7 @@ fn whole_run(found: &WholeRun) -> String {
     )
 }
 
-/// What steps that were not made may need.
+/// What further steps may need.
 fn further_steps(found: StepPeaks) -> Option<String> {
     match found {
         StepPeaks::Equal => None,
@@ -138,7 +138,7 @@ fn reason(found: &Estimate, unknown: Unknown) -> String {
 
 /// The device of the process that needs most.
 fn largest(found: &Estimate) -> Option<&DeviceEstimate> {
-    // The first of equals, not the last.
+    // The first of equal devices, not the last.
     found.devices.iter().rev().max_by_key(|device| device.needed)
 }
 
@@ -150,7 +150,7 @@ fn name_of(process: &Process) -> String {
     }
 }
 
-/// `Rank 3: `, where there are several processes.
+/// `Rank 3: `, if there are several processes.
 fn of_process(device: &DeviceEstimate) -> String {
     let Some(process) = &device.process else { return String::new() };
     let name = name_of(process);
@@ -286,8 +286,8 @@ fn unsupported(found: &Estimate) -> Sheet {
     Sheet { columns, rows: rows.collect(), ..Sheet::default() }
 }
 
-/// What the estimate rests on.
-fn rests_on(found: &Estimate) -> Vec<String> {
+/// The assumptions of the estimate.
+fn assumptions(found: &Estimate) -> Vec<String> {
     let mut below = vec![
         match found.engine {
             Engine::Phantom => {

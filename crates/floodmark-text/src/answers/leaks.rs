@@ -8,7 +8,7 @@ use crate::plural::plural;
 use crate::sheet::{self, Bar, Bars, Cells, Sheet, Tone, signed};
 use crate::short_path::shorten;
 
-/// How many frames of a stack are shown.
+/// The number of shown frames of a stack.
 const FRAMES: usize = 6;
 
 impl From<&Leaks> for AnswerText {
@@ -37,7 +37,7 @@ fn rows(leaks: &Leaks) -> Sheet {
     let mut columns =
         sheet::numbers(&["Per step", "Growth", "Live now", "Blocks", "Since", "Grew in"]);
     columns.extend(sheet::words(&["Category", "Location, and the newest stack"]));
-    // Of what all of them hold more, so that the worst is seen.
+    // Each bar is a share of the growth of all shown lines.
     let whole = leaks.rows.iter().map(|leak| leak.growth).sum();
     let of = leaks.rows.iter().map(|leak| Bar::new(leak.growth, whole, Tone::Grew)).collect();
     let bars = Some(Bars { after: 1, of });

@@ -98,7 +98,7 @@ fn proved(proof: &Proof) -> [String; 2] {
     [fits.to_owned(), with]
 }
 
-/// Modules lie as deep as they do in a report by module.
+/// The rows of live allocations. Modules are indented as in a report by module.
 fn holders(rows: &[Row]) -> Vec<[String; 2]> {
     let location = |row: &Row| {
         if let Detail::Module { depth, class, .. } = &row.detail {

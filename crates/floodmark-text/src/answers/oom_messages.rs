@@ -9,9 +9,9 @@ use crate::sheet::{self, Cells, Sheet};
 use crate::short_path::shorten;
 use crate::truncate::wrap;
 
-/// With the column before it, 100 characters.
+/// The width of the last column: the whole table has 100 characters.
 const WIDTH: usize = 95;
-/// How many of the other messages are shown.
+/// The number of other messages that are shown.
 const MOST_OTHERS: usize = 10;
 
 impl From<&OomMessages> for AnswerText {
@@ -102,7 +102,7 @@ fn remedies(remedies: &[OomRemedy]) -> Option<Sheet> {
     (!rows.is_empty()).then_some(Sheet { columns, rows, is_prose: true, ..Sheet::default() })
 }
 
-/// The other messages of the text, and how many are left out.
+/// The other messages of the text, and the number of those left out.
 fn others(found: &OomMessages) -> (Option<Sheet>, Option<String>) {
     let others = found.messages.iter().enumerate().filter(|(at, _)| *at != found.cause);
     let row = |(_, message): (usize, &OomMessage)| {
@@ -129,7 +129,7 @@ fn others(found: &OomMessages) -> (Option<Sheet>, Option<String>) {
     ((!rows.is_empty()).then_some(Sheet { columns, rows, ..Sheet::default() }), left_out)
 }
 
-/// How to learn what the message cannot say.
+/// The commands that show more than the message.
 fn next_steps(cause: &OomMessage) -> Vec<String> {
     let record = "Record the program to see which lines fill the memory: `floodmark run -o train.flood train.py`, then \
                   `floodmark oom train.flood`";

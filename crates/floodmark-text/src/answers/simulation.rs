@@ -76,13 +76,13 @@ fn failed(oom: &FailedRequest) -> String {
     format!("{step}at {:.3} s, for {}", oom.seconds, oom.requested)
 }
 
-/// What a run that does not run out leaves open.
+/// What a run without OOM does not show.
 fn scope(found: &Simulation) -> Option<String> {
     let survives = found.runs.iter().any(|run| run.oom.is_none());
     found.scope.filter(|_| survives).map(str::to_owned)
 }
 
-/// What to paste into the shell.
+/// The best settings, as a line for the shell.
 fn best(found: &Simulation) -> Vec<String> {
     if found.runs.len() < 2 {
         return Vec::new();
@@ -100,7 +100,7 @@ fn best(found: &Simulation) -> Vec<String> {
         "" => "unset PYTORCH_CUDA_ALLOC_CONF".to_owned(),
         conf => format!("export PYTORCH_CUDA_ALLOC_CONF={conf}"),
     };
-    // A simulation is compared with a simulation: where it does not reproduce the recording, the two differ.
+    // The baseline is a simulation too, since a simulation may differ from the recording.
     let own = found.runs.iter().find(|run| run.alloc_conf == recorded.alloc_conf);
     let baseline = own.map_or(recorded.peak_reserved, |run| run.peak_reserved);
     let saved = baseline.saturating_sub(best.peak_reserved);
