@@ -1,8 +1,8 @@
 //! Chrome's trace events as JSON, which `chrome://tracing` and many other viewers read. For large traces, Perfetto's own format
 //! is a tenth of the size.
 //!
-//! A track is a thread of one process; counters belong to the process and have names instead. Arrows hold on to slices, so
-//! instants are slices without length.
+//! A track is a thread of one process. Counters have names and belong to the process. Arrows connect slices, so an instant is a
+//! slice without length.
 
 use std::io::{self, Write};
 
@@ -54,7 +54,7 @@ struct Event<'a> {
     cat: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
-    /// `e`: an arrow ends at the slice of that time, not at the next one.
+    /// `e`: the arrow ends at the slice at that time, not at the next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     bp: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]

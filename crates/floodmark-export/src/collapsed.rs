@@ -9,7 +9,7 @@ use floodmark_trace::Trace;
 use crate::options::{ExportError, Options};
 use crate::stacks::at_peak;
 
-/// Writes what each stack held at the peak.
+/// Writes the live bytes of each stack at the peak.
 pub fn write_collapsed(
     trace: &Trace,
     options: &Options,
@@ -24,7 +24,7 @@ pub fn write_collapsed(
     Ok(())
 }
 
-/// What separates frames and lines cannot be in a frame; some readers end lines at more than `\n`.
+/// A frame without the separators of frames and lines. Some readers end lines at more than `\n`.
 fn frame_name(label: &str) -> String {
     let is_break = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     label.replace(';', ":").replace(is_break, " ")

@@ -1,5 +1,5 @@
-//! Comma-separated values (RFC 4180): every event, or a row for each step. Numbers are plain bytes and seconds; what is not
-//! known is empty.
+//! Comma-separated values (RFC 4180): every event, or a row for each step. Numbers are bytes and seconds. Unknown values are
+//! empty.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -47,7 +47,7 @@ pub fn write_csv(
     Ok(rows.flush()?)
 }
 
-/// What an event of a device says of itself.
+/// The columns that depend on the kind of an event.
 struct EventCells {
     kind: &'static str,
     bytes: u64,
@@ -133,7 +133,7 @@ impl EventCells {
     }
 }
 
-/// Writes a row for each step of one device, or of all: how high it stood, and where it ended.
+/// Writes a row for each step of one device, or of all: its peak and the levels at its end.
 pub fn write_steps_csv(
     trace: &Trace,
     options: &Options,
@@ -174,8 +174,8 @@ fn seconds(value: f64) -> String {
     format!("{value:.6}")
 }
 
-/// A cell that no spreadsheet takes for a formula. Names come from the traced program, and `=cmd|…` runs when such a
-/// file is opened there; an apostrophe before it makes it text. A number is left as it is.
+/// A cell that is no formula in a spreadsheet. Names come from the traced program, and a spreadsheet would run `=cmd|…`. An
+/// apostrophe makes it text. Numbers are not changed.
 pub fn guarded_cell(cell: &str) -> Cow<'_, str> {
     let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
     if is_formula && cell.parse::<f64>().is_err() {
@@ -184,14 +184,14 @@ pub fn guarded_cell(cell: &str) -> Cow<'_, str> {
     Cow::Borrowed(cell)
 }
 
-/// Writes rows as RFC 4180 has them: cells are quoted where they must be, and lines end with CR LF.
+/// Writes rows in the form of RFC 4180: cells are quoted if necessary, and lines end with CR LF.
 pub fn csv_writer<W: Write>(out: W) -> csv::Writer<W> {
     csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out)
 }
 
 fn row(out: &mut csv::Writer<impl Write>, cells: &[String], guards: bool) -> io::Result<()> {
     for cell in cells {
-        // Some readers take it for the end of the file.
+        // Some readers treat it as the end of the file.
         let cell = cell.replace('\0', "\u{fffd}");
         let cell = if guards { guarded_cell(&cell) } else { Cow::Borrowed(cell.as_str()) };
         out.write_field(cell.as_bytes())?;

@@ -1,9 +1,9 @@
-//! Where the files of a format go that has more than one.
+//! The output of a format with several files.
 
 use std::io::{self, Write};
 
-/// A folder for the files of an export. The implementation has paths; the formats have only names.
+/// A folder for the files of an export. The formats know names, the implementation knows paths.
 pub trait Files {
-    /// Begins a file; `/` in its name leads into a folder. It is done when the writer is flushed and dropped.
+    /// Creates a file. Its name may have folders. It is complete when the writer is flushed and dropped.
     fn create(&mut self, name: &str) -> io::Result<Box<dyn Write + Send>>;
 }

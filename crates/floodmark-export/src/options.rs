@@ -5,20 +5,20 @@ use std::io;
 use floodmark_analysis::{FrameChoice, LayerSource, QuestionError};
 use floodmark_trace::{Device, Hint, Trace};
 
-/// What is to be written.
+/// The options of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Of which device; when none is named, all of them where a format has room, otherwise the one with the highest peak.
+    /// The device. Without one, all devices if the format has room for them, or else the one with the highest peak.
     pub device: Option<Device>,
-    /// Which frames call stacks have, in formats of stacks.
+    /// The frames of call stacks, in formats of stacks.
     pub frames: FrameChoice,
-    /// What the layers are, for a timeline. Where phases are, a speedscope file is by layer too.
+    /// The layers of a timeline. If they are phases, a speedscope file is by layer too.
     pub layers: LayerSource,
-    /// How many events at most, the latest ones, where a format has events.
+    /// The highest number of events, in formats of events: the latest are kept.
     pub max_events: Option<usize>,
-    /// Whether a timeline has fragmentation; 0 otherwise.
+    /// Whether a timeline has fragmentation; otherwise it is 0.
     pub fragmentation: bool,
-    /// Whether a cell of CSV that a spreadsheet would take for a formula begins with an apostrophe instead.
+    /// Whether a CSV cell that would be a formula in a spreadsheet gets an apostrophe.
     pub guard_formulas: bool,
 }
 
@@ -36,17 +36,17 @@ impl Default for Options {
     }
 }
 
-/// Why nothing, or only a part, was written.
+/// Why an export failed, perhaps after a part was written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// The trace has no answer to what the format shows.
+    /// The trace lacks what the format shows.
     #[error(transparent)]
     Question(#[from] QuestionError),
-    /// The format has several files, and there is one place for one.
+    /// The format has several files, and the output is a single one.
     #[error("the format is a folder of files, and cannot be written into one file")]
     NeedsFolder,
-    /// It could not be written.
+    /// The output could not be written.
     #[error("the output could not be written")]
     Io(#[from] io::Error),
 }
@@ -61,7 +61,7 @@ impl Hint for ExportError {
     }
 }
 
-/// The device that is named, or all of them.
+/// The named device, or all devices.
 pub(crate) fn chosen_devices(
     trace: &Trace,
     device: Option<Device>,

@@ -1,7 +1,7 @@
 //! Perfetto's traces, for <https://ui.perfetto.dev> and its trace processor.
 //!
-//! A file is a `Trace` message: one `TracePacket` after the other, each with its length, so it is written as it comes. Names
-//! are interned: a packet that uses one for the first time brings it along.
+//! A file is a `Trace` message: a sequence of `TracePacket`s with their lengths, so it is written packet by packet. Names are
+//! interned: the first packet that uses a name has its text.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use crate::event_tracks::{Flow, Note, Notes, Track, TrackId, TrackKind, Tracks, 
 use crate::options::{ExportError, Options};
 use crate::perfetto_messages as proto;
 
-/// All packets are of one writer.
+/// The one sequence of all packets.
 const SEQUENCE: u32 = 1;
 /// `Trace.packet`: field 1, with its length before it.
 const PACKET_TAG: u8 = 0x0a;
@@ -47,7 +47,7 @@ impl<W: Write> Writer<'_, W> {
         self.out.write_all(&self.buffer)
     }
 
-    /// The first packet: nothing is interned before it, and time 0 is when the recording began.
+    /// The first packet: it drops interned data, and sets time 0 to the start of the recording.
     fn clocks(&mut self, trace: &Trace) -> io::Result<()> {
         let began = trace.header.started_unix_micros.saturating_mul(1000);
         let clocks = vec![
@@ -84,7 +84,7 @@ impl<W: Write> Writer<'_, W> {
         })
     }
 
-    /// An event that has a name.
+    /// An event with a name.
     fn named(
         &mut self,
         kind: i32,

@@ -1,8 +1,8 @@
 //! The messages of Perfetto's `perfetto_trace.proto` that we write, with the fields that we fill.
 
-/// `TracePacket.SequenceFlags`: what was interned before is forgotten.
+/// `TracePacket.SequenceFlags`: earlier interned data is dropped.
 pub(crate) const STATE_CLEARED: u32 = 1;
-/// `TracePacket.SequenceFlags`: the packet uses what was interned before.
+/// `TracePacket.SequenceFlags`: the packet uses earlier interned data.
 pub(crate) const NEEDS_STATE: u32 = 2;
 /// `TrackEvent.Type`.
 pub(crate) const SLICE_BEGIN: i32 = 1;

@@ -14,13 +14,13 @@ use arrow_schema::{ArrowError, DataType, Field, Schema};
 use floodmark_analysis::{By, Detail, Frame, Report, Row};
 use floodmark_trace::Bytes;
 
-/// A function from a row to one fact of its grouping; nothing for a row of another one.
+/// A function from a row to one field of its grouping; `None` for a row of another grouping.
 macro_rules! fact {
     ($kind:ident, $field:ident => $value:expr) => {
         |row: &Row| if let Detail::$kind { $field, .. } = &row.detail { $value } else { None }
     };
 }
-/// The rows of `report`, one column for each fact that its grouping has.
+/// The rows of `report`, with a column for each field of its grouping.
 pub fn report_columns(report: &Report) -> Result<RecordBatch, ArrowError> {
     let mut columns = Columns { rows: &report.rows, fields: Vec::new(), arrays: Vec::new() };
     columns.bytes("bytes", |row| Some(row.bytes));
@@ -216,7 +216,7 @@ impl<'a> Columns<'a> {
         self.lists(name, parts, lengths);
     }
 
-    /// A column of lists, whose elements lie one after the other in `parts`.
+    /// A column of lists, whose elements are concatenated in `parts`.
     fn lists(&mut self, name: &str, parts: Vec<(Arc<Field>, ArrayRef)>, lengths: Vec<usize>) {
         let elements = StructArray::from(parts);
         let element = Arc::new(Field::new("item", elements.data_type().clone(), false));

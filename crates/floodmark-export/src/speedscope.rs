@@ -1,8 +1,8 @@
 //! Profiles for <https://www.speedscope.app/>, by its published schema: `file-format-schema.json`.
 //!
-//! For each device two profiles, both in bytes: what each stack held at the peak, and what each stack allocated, in the
-//! order of time (speedscope's *Time Order*). Where layers were marked instead of stacks, one profile: what each layer
-//! allocated, in the order of time.
+//! Each device has two profiles in bytes: the live bytes of each stack at the peak, and the allocations of each stack in the
+//! order of time (speedscope's *Time Order*). With layers instead of stacks there is one profile: the allocations of each
+//! layer, in the order of time.
 
 use std::io::{self, Write};
 
@@ -67,7 +67,7 @@ struct Frames<'a> {
     shown: ShownFrames<'a>,
     all: Vec<Frame>,
     numbers: HashMap<StackLabel, u32>,
-    /// The frames of each stack that was met.
+    /// The frames of each stack so far.
     stacks: HashMap<StackId, Vec<u32>>,
 }
 
@@ -122,7 +122,7 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// Writes what stacks held at the peak, and allocated over time.
+/// Writes the live bytes of stacks at the peak, and their allocations over time.
 pub fn write_speedscope(
     trace: &Trace,
     options: &Options,
@@ -197,7 +197,7 @@ fn over_time(
     let (mut samples, mut weights): (Vec<Vec<u32>>, Vec<u64>) = (Vec::new(), Vec::new());
     for allocation in made {
         let sample = frames.sample(trace, allocation);
-        // One stack, several times in a row, is one box.
+        // Consecutive allocations with one stack are one box.
         if samples.last() == Some(&sample)
             && let Some(last) = weights.last_mut()
         {
@@ -230,7 +230,7 @@ fn by_layer(
     Ok(Profile::new("Allocated by layer".to_owned(), samples, weights))
 }
 
-/// A layer after those around it: `a`, `a.b`, `a.b.c`.
+/// A layer after its parents: `a`, `a.b`, `a.b.c`.
 fn around(layer: Option<&str>) -> impl Iterator<Item = String> {
     let layer = layer.unwrap_or("(outside)").to_owned();
     let ends: Vec<usize> =

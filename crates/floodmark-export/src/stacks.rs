@@ -1,11 +1,11 @@
-//! What was live at the peak, by call stack: what flame graphs of every kind show.
+//! Live bytes at the peak, by call stack, for flame graphs.
 
 use floodmark_analysis::{At, By, Detail, Frame, Question, QuestionError, report};
 use floodmark_trace::{Device, Trace};
 
 use crate::options::Options;
 
-/// A stack, outermost frame first, and what it held.
+/// A stack, outermost frame first, with its live bytes.
 pub(crate) struct Held {
     pub(crate) frames: Vec<StackLabel>,
     pub(crate) bytes: u64,
@@ -35,10 +35,10 @@ impl StackLabel {
     }
 }
 
-/// The frame of a stack below which the backward pass of it is.
+/// The frame that separates a forward stack from its backward pass.
 pub(crate) const BACKWARD: &str = "(backward)";
 
-/// The device, and what each stack held on it at the peak, largest first. The bytes add up to the peak.
+/// The device, and the live bytes of each stack at its peak, largest first. The bytes add up to the peak.
 pub(crate) fn at_peak(
     trace: &Trace,
     options: &Options,

@@ -1,4 +1,4 @@
-//! The steps of a device, for every format that has them: the report by step, with the levels at the end of each.
+//! The rows of steps, for all formats: the report by step, with the levels at the end of each step.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use floodmark_trace::{Bytes, Device, Trace};
 /// One step of one device.
 pub(crate) struct StepRow {
     pub(crate) step: u32,
-    /// When it ended; none for the last one, where it did not.
+    /// The time of its end; `None` if the last step did not end.
     pub(crate) ended_seconds: Option<f64>,
     pub(crate) peak: Option<Bytes>,
-    /// At its end.
+    /// The levels at its end.
     pub(crate) allocated: Option<Bytes>,
     pub(crate) active: Option<Bytes>,
     pub(crate) reserved: Option<Bytes>,

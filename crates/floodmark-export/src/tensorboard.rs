@@ -1,8 +1,8 @@
 //! Event files of TensorBoard: a point for each step, and the picture of each device.
 //!
-//! Tags are those of `floodmark.integrations.tensorboard`, so a trace that is exported later lies beside what a running program
-//! wrote. Values are doubles: a float has too few digits for the bytes of a large GPU. Where the program had no steps,
-//! the whole recording is step 0.
+//! Tags are those of `floodmark.integrations.tensorboard`, so that an exported trace appears beside the values of a running
+//! program. Values are doubles, because a float has too few digits for the bytes of a large GPU. Without steps, the whole
+//! recording is step 0.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -46,7 +46,7 @@ pub fn write_tensorboard(
     Ok(out.flush()?)
 }
 
-/// TensorBoard looks for `tfevents` in a name; the rest distinguishes files.
+/// The name of an event file: TensorBoard needs `tfevents` in it.
 fn file_name(header: &Header) -> String {
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let host: String = header.host.chars().filter(is_plain).take(64).collect();
@@ -59,7 +59,7 @@ struct Writer<'a> {
     out: &'a mut dyn Write,
     /// Seconds since 1970.
     began: f64,
-    /// Tags that were written before: the kind of a tag is written only once.
+    /// The tags that were written. The kind of a tag is written only once.
     described: BTreeSet<String>,
 }
 
@@ -92,7 +92,7 @@ impl Writer<'_> {
         })
     }
 
-    /// The number of the last step, where there is one.
+    /// The number of the last step, if there is one.
     fn steps(&mut self, trace: &Trace, device: Device) -> Result<Option<u32>, ExportError> {
         let prefix = prefix(device);
         let mut last = None;
@@ -153,7 +153,7 @@ impl Writer<'_> {
     }
 }
 
-/// `memory/cuda0`: a colon would make another group of it.
+/// `memory/cuda0`, without the colon, which would begin another group.
 fn prefix(device: Device) -> String {
     format!("memory/{}", device.to_string().replace(':', ""))
 }

@@ -1,4 +1,4 @@
-//! Records as TensorFlow lays them into files: length, its checksum, the bytes, their checksum.
+//! Records in the format of TensorFlow: length, its checksum, the bytes, their checksum.
 
 use std::io::{self, Write};
 
@@ -30,7 +30,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, step)
 }
 
-/// As it is stored: a checksum of bytes that hold their own checksum would say nothing.
+/// The masked checksum, as TensorFlow stores it.
 fn masked(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }

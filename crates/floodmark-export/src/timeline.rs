@@ -137,7 +137,7 @@ impl Timeline<'_> {
     }
 }
 
-/// Writes what happened on a device, with its layers.
+/// Writes the timeline of a device, with its layers.
 pub fn write_timeline(
     trace: &Trace,
     options: &Options,
@@ -152,7 +152,7 @@ pub fn write_timeline(
     Ok(())
 }
 
-/// Writes the same of layers that were found already.
+/// Writes the timeline of given layers.
 pub fn write_layers(
     found: &Layers,
     with_fragmentation: bool,

@@ -3,18 +3,18 @@
 use floodmark_cuda_model::fourier::{Transform, work_bytes};
 
 /// One plan: its lengths, and whether our work area is as large as the library's.
-struct Plan {
+struct RecordedPlan {
     lengths: Vec<u64>,
     is_equal: bool,
 }
 
-fn plans() -> Vec<Plan> {
+fn plans() -> Vec<RecordedPlan> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/fft/work_areas.csv");
     let text = std::fs::read_to_string(path).expect("the recording");
     text.lines().skip(1).map(plan).collect()
 }
 
-fn plan(line: &str) -> Plan {
+fn plan(line: &str) -> RecordedPlan {
     let fields: Vec<&str> = line.split(',').collect();
     let number = |text: &str| text.parse::<u64>().expect("a number");
     let lengths: Vec<u64> = fields[1].split('x').map(number).collect();
@@ -27,7 +27,7 @@ fn plan(line: &str) -> Plan {
         other => panic!("no transform is called {other}"),
     };
     let ours = work_bytes(&lengths, number(fields[2]), Transform { is_real, complex_bytes });
-    Plan { is_equal: ours == number(fields[3]), lengths }
+    RecordedPlan { is_equal: ours == number(fields[3]), lengths }
 }
 
 fn is_smooth(length: u64) -> bool {
@@ -42,7 +42,7 @@ fn is_smooth(length: u64) -> bool {
 
 #[test]
 fn products_of_small_primes_have_the_work_area_of_an_h200() {
-    let smooth: Vec<Plan> = plans()
+    let smooth: Vec<RecordedPlan> = plans()
         .into_iter()
         .filter(|plan| plan.lengths.iter().all(|length| is_smooth(*length)))
         .collect();

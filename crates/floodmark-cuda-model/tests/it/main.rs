@@ -5,7 +5,7 @@ mod fourier;
 use floodmark_cuda_model::recurrent::{Algorithm, Batch, Cell, Network, Number, Pass};
 
 /// One recorded network with its four sizes; `None` for a network that cuDNN refused.
-struct Row {
+struct RecordedNetwork {
     text: String,
     network: Network,
     batch: Batch,
@@ -13,13 +13,13 @@ struct Row {
     sizes: Option<[u64; 3]>,
 }
 
-fn recorded() -> Vec<Row> {
+fn recorded() -> Vec<RecordedNetwork> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/rnn/sizes.csv");
     let text = std::fs::read_to_string(path).expect("the recording");
     text.lines().skip(1).map(row).collect()
 }
 
-fn row(line: &str) -> Row {
+fn row(line: &str) -> RecordedNetwork {
     let fields: Vec<&str> = line.split(',').collect();
     let number = |at: usize| fields[at].parse::<u64>().ok();
     let given = |at: usize| number(at).expect("a number");
@@ -57,14 +57,14 @@ fn row(line: &str) -> Row {
         total_steps: given(13),
     };
     let sizes = number(15).map(|training| [training, given(16), given(17)]);
-    Row { text: line.to_owned(), network, batch, weights: number(14), sizes }
+    RecordedNetwork { text: line.to_owned(), network, batch, weights: number(14), sizes }
 }
 
 #[test]
 fn sizes_are_those_of_an_h200() {
     let rows = recorded();
     assert!(rows.len() > 1000, "{} rows", rows.len());
-    for Row { text, network, batch, weights, sizes } in rows {
+    for RecordedNetwork { text, network, batch, weights, sizes } in rows {
         if let Some(weights) = weights {
             assert_eq!(network.weight_bytes(), weights, "{text}");
         }

@@ -1,23 +1,23 @@
-//! What each device held: counters of its totals and categories, and what the program did on it.
+//! The tracks of each device: counters of its totals and categories, and its training phases.
 
 use std::io;
 
 use floodmark_analysis::{CategoryLevels, Curve, Levels, Stretch, curve, levels};
 use floodmark_trace::{Category, Device};
 
-use super::{At, Flow, Numbers, Scene, TrackId, TrackKind, Tracks};
+use super::{Flow, Numbers, TimedEvent, TrackId, TrackInput, TrackKind, Tracks};
 use crate::options::ExportError;
 
-/// All devices.
+/// The tracks of all devices.
 pub(super) struct DeviceTracks<'a> {
-    devices: Vec<OneDevice<'a>>,
+    devices: Vec<OneDeviceTracks<'a>>,
     categories: CategoryLevels<'a>,
 }
 
-struct OneDevice<'a> {
+struct OneDeviceTracks<'a> {
     device: Device,
     levels: Box<dyn Iterator<Item = (usize, Levels)> + 'a>,
-    /// Allocated, active, reserved: the last values written.
+    /// The tracks of allocated, active and reserved bytes, with the last written values.
     totals: [(TrackId, Option<u64>); 3],
     categories: Vec<(Category, TrackId)>,
     stretches: Stretches,
@@ -25,22 +25,22 @@ struct OneDevice<'a> {
 
 impl<'a> DeviceTracks<'a> {
     pub(super) fn new(
-        scene: &Scene<'a>,
+        input: &TrackInput<'a>,
         numbers: &mut Numbers,
         tracks: &mut dyn Tracks,
     ) -> Result<Self, ExportError> {
-        let categories = CategoryLevels::at_start(scene.trace, scene.context);
+        let categories = CategoryLevels::at_start(input.trace, input.context);
         let mut devices = Vec::new();
-        for &device in &scene.devices {
-            devices.push(OneDevice::new(scene, device, &categories, numbers, tracks)?);
+        for &device in &input.devices {
+            devices.push(OneDeviceTracks::new(input, device, &categories, numbers, tracks)?);
         }
         Ok(Self { devices, categories })
     }
 
     pub(super) fn apply(
         &mut self,
-        at: &At<'_>,
-        is_told: bool,
+        at: &TimedEvent<'_>,
+        is_shown: bool,
         tracks: &mut dyn Tracks,
     ) -> io::Result<()> {
         let changed = self.categories.apply(at.event);
@@ -50,7 +50,7 @@ impl<'a> DeviceTracks<'a> {
             if one.device != at.event.device {
                 continue;
             }
-            let Some((_, now)) = now.filter(|_| is_told) else { continue };
+            let Some((_, now)) = now.filter(|_| is_shown) else { continue };
             let known = [Some(now.allocated), now.active, now.reserved];
             for ((track, last), value) in one.totals.iter_mut().zip(known) {
                 let Some(value) = value.map(|bytes| bytes.0) else { continue };
@@ -75,15 +75,15 @@ impl<'a> DeviceTracks<'a> {
     }
 }
 
-impl<'a> OneDevice<'a> {
+impl<'a> OneDeviceTracks<'a> {
     fn new(
-        scene: &Scene<'a>,
+        input: &TrackInput<'a>,
         device: Device,
         held: &CategoryLevels<'_>,
         numbers: &mut Numbers,
         tracks: &mut dyn Tracks,
     ) -> Result<Self, ExportError> {
-        let trace = scene.trace;
+        let trace = input.trace;
         let root = numbers.root;
         let name = device.to_string();
         let group = numbers.add(tracks, root, &name, TrackKind::Group)?;
@@ -97,7 +97,7 @@ impl<'a> OneDevice<'a> {
             (counter("active")?, counter("reserved")?)
         };
         let mut categories = Vec::new();
-        for category in used(scene, device) {
+        for category in used(input, device) {
             categories.push((category, counter(category.name())?));
         }
         let doing = numbers.add(tracks, group, &format!("{name} phases"), TrackKind::Slices)?;
@@ -121,12 +121,12 @@ impl<'a> OneDevice<'a> {
     }
 }
 
-/// The categories that a device ever held.
-fn used(scene: &Scene<'_>, device: Device) -> Vec<Category> {
-    let mut levels = CategoryLevels::at_start(scene.trace, scene.context);
+/// The categories of a device's allocations.
+fn used(input: &TrackInput<'_>, device: Device) -> Vec<Category> {
+    let mut levels = CategoryLevels::at_start(input.trace, input.context);
     let is_there = |category: &&Category| levels.level(device, **category).0 > 0;
     let mut found: Vec<Category> = Category::ALL.iter().filter(is_there).copied().collect();
-    for event in scene.trace.events.iter().filter(|event| event.device == device) {
+    for event in input.trace.events.iter().filter(|event| event.device == device) {
         if let Some((category, bytes)) = levels.apply(event)
             && bytes.0 > 0
             && !found.contains(&category)
@@ -138,18 +138,18 @@ fn used(scene: &Scene<'_>, device: Device) -> Vec<Category> {
     found
 }
 
-/// What the program did, one thing after the other.
+/// The training phases, in order.
 struct Stretches {
     track: TrackId,
     all: Vec<Stretch>,
     next: usize,
     is_open: bool,
-    /// The time of the last look: nothing is written for an earlier time.
+    /// The time up to which phases were written.
     last: u64,
 }
 
 impl Stretches {
-    /// Begins and ends what did until now.
+    /// Begins and ends phases up to a time.
     fn advance(&mut self, now: u64, tracks: &mut dyn Tracks) -> io::Result<()> {
         while let Some(stretch) = self.all.get(self.next) {
             let when = micros(if self.is_open { stretch.to } else { stretch.from });

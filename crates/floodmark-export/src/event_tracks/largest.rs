@@ -8,16 +8,16 @@ use floodmark_trace::{AllocatedChange, AllocationId};
 use hashbrown::{HashMap, HashSet};
 
 use super::threads::ThreadTracks;
-use super::{At, Flow, Note, Numbers, Scene, TrackId, TrackKind, Tracks};
+use super::{Flow, Note, Numbers, TimedEvent, TrackId, TrackInput, TrackKind, Tracks};
 
-/// How many allocations are shown at most. The others are in the counters alone.
+/// The highest number of shown allocations. The others are only in the counters.
 pub(super) const LARGEST: usize = 2000;
 
 pub(super) struct Largest<'a> {
     chosen: HashSet<AllocationId>,
     lines: AllocationLines<'a>,
     group: TrackId,
-    /// Tracks of one name, which viewers draw as one.
+    /// Tracks with the same name, which viewers draw as one.
     lanes: Vec<TrackId>,
     free_lanes: BTreeSet<usize>,
     open: HashMap<AllocationId, usize>,
@@ -26,14 +26,14 @@ pub(super) struct Largest<'a> {
 
 impl<'a> Largest<'a> {
     pub(super) fn new(
-        scene: &Scene<'a>,
+        input: &TrackInput<'a>,
         skipped: usize,
         numbers: &mut Numbers,
         tracks: &mut dyn Tracks,
     ) -> io::Result<Self> {
-        let all = (0_u32..).map(AllocationId).zip(&scene.trace.allocations);
+        let all = (0_u32..).map(AllocationId).zip(&input.trace.allocations);
         let mut sizes: Vec<(u64, AllocationId)> = all
-            .filter(|(_, one)| scene.devices.contains(&one.device) && one.rounded.0 > 0)
+            .filter(|(_, one)| input.devices.contains(&one.device) && one.rounded.0 > 0)
             .filter(|(_, one)| one.made_at as usize >= skipped)
             .map(|(id, one)| (one.rounded.0, id))
             .collect();
@@ -51,7 +51,7 @@ impl<'a> Largest<'a> {
         };
         Ok(Self {
             chosen: sizes.into_iter().map(|(_, id)| id).collect(),
-            lines: AllocationLines::new(scene.trace),
+            lines: AllocationLines::new(input.trace),
             group: numbers.add(tracks, numbers.root, &name, TrackKind::Group)?,
             lanes: Vec::new(),
             free_lanes: BTreeSet::new(),
@@ -62,8 +62,8 @@ impl<'a> Largest<'a> {
 
     pub(super) fn apply(
         &mut self,
-        scene: &Scene<'_>,
-        at: &At<'_>,
+        input: &TrackInput<'_>,
+        at: &TimedEvent<'_>,
         threads: &mut ThreadTracks,
         numbers: &mut Numbers,
         tracks: &mut dyn Tracks,
@@ -72,14 +72,14 @@ impl<'a> Largest<'a> {
             Some(AllocatedChange::Alloc(id)) if self.chosen.contains(&id) => {
                 let arrow = u64::from(id.0) + 1;
                 let mut flow = Flow::Begins(arrow);
-                if !scene.trace.allocations[id.index()].before_recording {
+                if !input.trace.allocations[id.index()].before_recording {
                     let thread = threads.track(at.event.thread, numbers, tracks)?;
                     tracks.instant(thread, at.micros, "alloc", flow, &[])?;
                     flow = Flow::Passes(arrow);
                 }
                 let lane = self.lane(numbers, tracks)?;
                 self.open.insert(id, lane);
-                self.begin(scene, at, id, self.lanes[lane], flow, tracks)
+                self.begin(input, at, id, self.lanes[lane], flow, tracks)
             }
             Some(AllocatedChange::Free(id)) => {
                 let Some(lane) = self.open.remove(&id) else { return Ok(()) };
@@ -93,7 +93,7 @@ impl<'a> Largest<'a> {
         }
     }
 
-    /// A lane on which nothing is open.
+    /// A lane without an open slice.
     fn lane(&mut self, numbers: &mut Numbers, tracks: &mut dyn Tracks) -> io::Result<usize> {
         if let Some(lane) = self.free_lanes.pop_first() {
             return Ok(lane);
@@ -104,14 +104,14 @@ impl<'a> Largest<'a> {
 
     fn begin(
         &mut self,
-        scene: &Scene<'_>,
-        at: &At<'_>,
+        input: &TrackInput<'_>,
+        at: &TimedEvent<'_>,
         id: AllocationId,
         lane: TrackId,
         flow: Flow,
         tracks: &mut dyn Tracks,
     ) -> io::Result<()> {
-        let Scene { trace, context, .. } = scene;
+        let TrackInput { trace, context, .. } = input;
         let allocation = &trace.allocations[id.index()];
         let location = self.lines.line_of(allocation).location.as_str();
         let label = trace.label(allocation.label).filter(|label| !label.name.is_empty());

@@ -3,7 +3,7 @@
 //! Perfetto and Chrome's JSON show the same things, so [`follow`] walks the events once, in the order of time, and adds to a
 //! [`Tracks`]:
 //!
-//! - for each device: allocated, active and reserved, and the bytes of each category, whenever they change;
+//! - for each device: allocated, active and reserved bytes, and the bytes of each category, whenever they change;
 //! - steps, training phases (forward, backward, optimizer), phases and marks that the user named;
 //! - the modules whose `forward` allocated, for each thread: a slice lasts from the first allocation
 //!   inside to the first one outside;
@@ -32,12 +32,12 @@ use threads::ThreadTracks;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TrackId(pub(crate) u64);
 
-/// What a track shows.
+/// The kind of a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TrackKind {
     /// The whole program; all other tracks are below it.
     Process { pid: u32 },
-    /// Nothing itself: it has tracks below it.
+    /// A group of tracks.
     Group,
     /// Bytes over time.
     Counter,
@@ -45,18 +45,18 @@ pub(crate) enum TrackKind {
     Slices,
 }
 
-/// A track, before anything is on it.
+/// The declaration of a track.
 #[derive(Debug)]
 pub(crate) struct Track<'a> {
     pub(crate) id: TrackId,
     pub(crate) parent: Option<TrackId>,
     pub(crate) name: &'a str,
     pub(crate) kind: TrackKind,
-    /// Its place among its siblings.
+    /// Its order among its siblings.
     pub(crate) order: u32,
 }
 
-/// Something to be read beside a slice.
+/// A note of a slice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Note<'a> {
     Number(u64),
@@ -66,7 +66,7 @@ pub(crate) enum Note<'a> {
 /// Notes, each with its name.
 pub(crate) type Notes<'a> = [(&'static str, Note<'a>)];
 
-/// An arrow that something begins, passes on or ends.
+/// An arrow that a slice begins, continues or ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
     None,
@@ -75,7 +75,7 @@ pub(crate) enum Flow {
     Ends(u64),
 }
 
-/// Writes the tracks in one format. Times are microseconds since the recording began, and never go back.
+/// Writes tracks in one format. Times are microseconds since the start of the recording, and never decrease.
 pub(crate) trait Tracks {
     fn track(&mut self, track: &Track<'_>) -> io::Result<()>;
     fn counter(&mut self, track: TrackId, micros: u64, value: u64) -> io::Result<()>;
@@ -120,14 +120,14 @@ impl Numbers {
     }
 }
 
-/// What all parts look at.
-struct Scene<'a> {
+/// The input of all tracks.
+struct TrackInput<'a> {
     trace: &'a Trace,
     context: &'a Context,
     devices: Vec<Device>,
 }
 
-/// Walks a whole recording.
+/// Writes the tracks of a recording.
 pub(crate) fn follow(
     trace: &Trace,
     options: &Options,
@@ -135,7 +135,7 @@ pub(crate) fn follow(
 ) -> Result<(), ExportError> {
     let context = Context::new(trace);
     let devices = chosen_devices(trace, options.device)?;
-    let scene = Scene { trace, context: &context, devices };
+    let input = TrackInput { trace, context: &context, devices };
     let root = TrackId(1);
     let name = program_name(trace);
     let kind = TrackKind::Process { pid: trace.header.pid.max(1) };
@@ -143,20 +143,20 @@ pub(crate) fn follow(
     let mut numbers = Numbers { last: 1, root };
     let skipped =
         trace.events.len() - options.max_events.unwrap_or(usize::MAX).min(trace.events.len());
-    let mut program = ProgramTracks::new(&scene, &mut numbers, tracks)?;
-    let mut memory = DeviceTracks::new(&scene, &mut numbers, tracks)?;
+    let mut program = ProgramTracks::new(&input, &mut numbers, tracks)?;
+    let mut memory = DeviceTracks::new(&input, &mut numbers, tracks)?;
     let mut threads = ThreadTracks::default();
-    let mut largest = Largest::new(&scene, skipped, &mut numbers, tracks)?;
+    let mut largest = Largest::new(&input, skipped, &mut numbers, tracks)?;
     let mut now = 0;
     for (at, event) in trace.events.iter().enumerate() {
-        // Threads write their own records: one may be a little late.
+        // Each thread writes its own records, so that an event may be slightly late.
         now = event.time.0.max(now);
-        let at_event = At { number: at, micros: now, event };
+        let at_event = TimedEvent { number: at, micros: now, event };
         memory.apply(&at_event, at >= skipped, tracks)?;
-        program.apply(&scene, &at_event, tracks)?;
+        program.apply(&input, &at_event, tracks)?;
         if at >= skipped {
-            threads.apply(&scene, &at_event, &mut numbers, tracks)?;
-            largest.apply(&scene, &at_event, &mut threads, &mut numbers, tracks)?;
+            threads.apply(&input, &at_event, &mut numbers, tracks)?;
+            largest.apply(&input, &at_event, &mut threads, &mut numbers, tracks)?;
         }
     }
     let end = trace.end().0.max(now);
@@ -167,14 +167,14 @@ pub(crate) fn follow(
     Ok(())
 }
 
-/// An event, and when it is shown.
-struct At<'a> {
+/// An event, with the time at which it is shown.
+struct TimedEvent<'a> {
     number: usize,
     micros: u64,
     event: &'a Event,
 }
 
-/// What the whole is called: the program, and its rank.
+/// The name of the root track: the program and its rank.
 fn program_name(trace: &Trace) -> String {
     let header = &trace.header;
     let is_script = |word: &&String| !word.starts_with('-');

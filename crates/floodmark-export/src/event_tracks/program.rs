@@ -1,37 +1,37 @@
-//! What the program said of itself: steps, marks, and the phases that it named.
+//! The tracks of steps, marks and the phases that the program named.
 
 use std::io;
 
 use floodmark_trace::{ProgramEvent, Subject, ThreadId};
 
-use super::{At, Flow, Note, Numbers, Scene, TrackId, TrackKind, Tracks};
+use super::{Flow, Note, Numbers, TimedEvent, TrackId, TrackInput, TrackKind, Tracks};
 
 pub(super) struct ProgramTracks {
     steps: TrackId,
     marks: TrackId,
-    /// The step that is open; none where the program had no steps.
+    /// The open step; `None` if the program has no steps.
     step: Option<u32>,
-    /// The threads whose phases are open, in the order in which they began.
+    /// The threads of the open phases, in the order of their beginnings.
     open: Vec<ThreadId>,
-    /// A lane for each thread that ever had a phase: those of one thread lie inside each other.
+    /// A lane for each thread with phases. The phases of one thread are nested.
     lanes: Vec<(ThreadId, TrackId)>,
 }
 
 impl ProgramTracks {
     pub(super) fn new(
-        scene: &Scene<'_>,
+        input: &TrackInput<'_>,
         numbers: &mut Numbers,
         tracks: &mut dyn Tracks,
     ) -> io::Result<Self> {
         let root = numbers.root;
         let steps = numbers.add(tracks, root, "steps", TrackKind::Slices)?;
         let marks = numbers.add(tracks, root, "marks", TrackKind::Slices)?;
-        let step = (scene.context.finished_steps() > 0).then_some(0);
+        let step = (input.context.finished_steps() > 0).then_some(0);
         if step.is_some() {
             tracks.begin(steps, 0, "step 0", Flow::None, &[])?;
         }
         let mut lanes: Vec<(ThreadId, TrackId)> = Vec::new();
-        for event in &scene.trace.events {
+        for event in &input.trace.events {
             let is_known = || lanes.iter().any(|&(thread, _)| thread == event.thread);
             if matches!(event.subject, Subject::PhaseBegin(_)) && !is_known() {
                 let name = format!("phases of thread {}", event.thread.0);
@@ -44,11 +44,11 @@ impl ProgramTracks {
 
     pub(super) fn apply(
         &mut self,
-        scene: &Scene<'_>,
-        at: &At<'_>,
+        input: &TrackInput<'_>,
+        at: &TimedEvent<'_>,
         tracks: &mut dyn Tracks,
     ) -> io::Result<()> {
-        let trace = scene.trace;
+        let trace = input.trace;
         let named = |text| trace.text(text).unwrap_or("(unnamed)");
         match at.event.subject.program_event() {
             Some(ProgramEvent::Mark(text)) => {
@@ -74,7 +74,7 @@ impl ProgramTracks {
             | None => {}
         }
         if let Subject::Oom(oom) = at.event.subject
-            && scene.devices.contains(&at.event.device)
+            && input.devices.contains(&at.event.device)
         {
             let requested = trace.ooms.get(oom as usize).map_or(0, |oom| oom.requested.0);
             let device = at.event.device.to_string();
@@ -82,8 +82,8 @@ impl ProgramTracks {
             tracks.instant(self.marks, at.micros, "out of memory", Flow::None, &notes)?;
         }
         let number = u32::try_from(at.number).unwrap_or(u32::MAX);
-        if scene.context.step_ends().binary_search(&number).is_ok() {
-            self.end_step(at.micros, scene, tracks)?;
+        if input.context.step_ends().binary_search(&number).is_ok() {
+            self.end_step(at.micros, input, tracks)?;
         }
         Ok(())
     }
@@ -95,15 +95,15 @@ impl ProgramTracks {
     fn end_step(
         &mut self,
         micros: u64,
-        scene: &Scene<'_>,
+        input: &TrackInput<'_>,
         tracks: &mut dyn Tracks,
     ) -> io::Result<()> {
         let Some(step) = self.step.as_mut() else { return Ok(()) };
         *step += 1;
         tracks.end(self.steps, micros)?;
-        let name = if *step < scene.context.finished_steps() {
+        let name = if *step < input.context.finished_steps() {
             format!("step {step}")
-        } else if scene.context.unfinished_step(scene.trace, None).is_some() {
+        } else if input.context.unfinished_step(input.trace, None).is_some() {
             format!("step {step}, not finished")
         } else {
             "after the last step".to_owned()

@@ -4,9 +4,9 @@ use std::io;
 
 use floodmark_trace::{ModuleId, StackId, Subject, ThreadId, Trace};
 
-use super::{At, Flow, Numbers, Scene, TrackId, TrackKind, Tracks};
+use super::{Flow, Numbers, TimedEvent, TrackId, TrackInput, TrackKind, Tracks};
 
-/// The threads that were met.
+/// The threads so far.
 #[derive(Default)]
 pub(super) struct ThreadTracks {
     threads: Vec<OneThread>,
@@ -15,7 +15,7 @@ pub(super) struct ThreadTracks {
 struct OneThread {
     thread: ThreadId,
     track: TrackId,
-    /// The modules that are open, outermost first.
+    /// The open modules, outermost first.
     open: Vec<ModuleId>,
 }
 
@@ -48,19 +48,19 @@ impl ThreadTracks {
 
     pub(super) fn apply(
         &mut self,
-        scene: &Scene<'_>,
-        at: &At<'_>,
+        input: &TrackInput<'_>,
+        at: &TimedEvent<'_>,
         numbers: &mut Numbers,
         tracks: &mut dyn Tracks,
     ) -> io::Result<()> {
         let Subject::Alloc(id) = at.event.subject else { return Ok(()) };
-        let allocation = &scene.trace.allocations[id.index()];
-        if allocation.before_recording || !scene.devices.contains(&at.event.device) {
+        let allocation = &input.trace.allocations[id.index()];
+        if allocation.before_recording || !input.devices.contains(&at.event.device) {
             return Ok(());
         }
-        // The stack of a backward allocation is that of its forward: nothing of it runs now.
+        // A backward allocation has the stack of its forward operator, whose modules do not run now.
         let running =
-            if allocation.backward { Vec::new() } else { modules(scene.trace, allocation.stack) };
+            if allocation.backward { Vec::new() } else { modules(input.trace, allocation.stack) };
         let one = self.one(at.event.thread, numbers, tracks)?;
         let same = one.open.iter().zip(&running).take_while(|(open, (_, module))| *open == module);
         let same = same.count();
@@ -69,7 +69,7 @@ impl ThreadTracks {
         }
         one.open.truncate(same);
         for &(stack, module) in &running[same..] {
-            let name = scene.trace.module_path(stack).unwrap_or("(unnamed module)");
+            let name = input.trace.module_path(stack).unwrap_or("(unnamed module)");
             tracks.begin(one.track, at.micros, name, Flow::None, &[])?;
             one.open.push(module);
         }

@@ -1,4 +1,4 @@
-//! The horizontal axis of a chart: where a value lies, and what stands below it. Idle stretches are short, as on the page
+//! The horizontal axis of a chart: positions of values, ticks and labels. Idle stretches are short, as on the page
 //! (`web/src/base/axis.ts`).
 
 use floodmark_analysis::{Axis, AxisKnot};
@@ -10,20 +10,20 @@ use super::palette;
 use super::scene::{Anchor, Paint, Point, Shape};
 use super::ticks::{Scale, Unit};
 
-/// About so many ticks.
+/// The approximate number of ticks.
 const TICKS: u32 = 9;
-/// How high a tooth of a torn edge is, and how far it goes to the side.
+/// The height and the width of a tooth of a torn edge.
 const TOOTH: f32 = 6.0;
 const BITE: f32 = 1.5;
-/// Between two texts.
+/// The gap between two texts.
 const GAP: f32 = 6.0;
 
-/// Where a time lies on an axis: straight between its knots.
+/// The position of a time on an axis, interpolated between its knots.
 pub(crate) fn position_of(axis: &Axis, seconds: f64) -> f64 {
     between(&axis.knots, seconds, |knot| (knot.seconds, knot.position))
 }
 
-/// The time that lies at a position.
+/// The time at a position.
 pub(crate) fn seconds_at(axis: &Axis, position: f64) -> f64 {
     between(&axis.knots, position, |knot| (knot.position, knot.seconds))
 }
@@ -36,7 +36,7 @@ fn between(knots: &[AxisKnot], value: f64, of: impl Fn(&AxisKnot) -> (f64, f64))
     if to <= from { at } else { at + (value - from) / (to - from) * (then - at) }
 }
 
-/// The part of the width that is left of a value. `end` is the value at the right edge.
+/// The share of the width to the left of a value. `end` is the value at the right edge.
 pub(crate) fn share(chart: &Chart, end: f64, value: f64) -> f64 {
     match &chart.axis {
         Some(axis) if axis.length > 0.0 => position_of(axis, value) / axis.length,
@@ -44,7 +44,7 @@ pub(crate) fn share(chart: &Chart, end: f64, value: f64) -> f64 {
     }
 }
 
-/// What of an axis is not idle.
+/// The parts of an axis that are not idle.
 fn busy(axis: &Axis, end: f64) -> Vec<(f64, f64)> {
     let mut found = Vec::new();
     let mut from = 0.0;
@@ -62,7 +62,7 @@ fn idle_text(seconds: f64) -> String {
 }
 
 impl Layout<'_> {
-    /// Ticks and their names, and how long each idle stretch is.
+    /// The ticks with their labels, and the length of each idle stretch.
     pub(crate) fn across(&mut self) {
         let chart = self.chart;
         let unit = match chart.across {
@@ -77,7 +77,7 @@ impl Layout<'_> {
         for idle in chart.axis.iter().flat_map(|axis| &axis.breaks) {
             let text = idle_text(idle.to - idle.from);
             let middle = self.x(idle.from).midpoint(self.x(idle.to));
-            // Of two that are close together the second stands behind the first.
+            // A label that is too near to the one before moves to the right.
             let free = taken.last().map_or(LEFT, |(_, end)| end + GAP);
             let middle = middle.max(free + font::width(&text, SMALL) / 2.0);
             self.label(middle, &text, palette::INK, &mut taken);
@@ -92,7 +92,7 @@ impl Layout<'_> {
         }
     }
 
-    /// Writes below the axis, where nothing is written yet.
+    /// Writes a label below the axis, unless it would overlap another.
     fn label(&mut self, x: f32, text: &str, paint: Paint, taken: &mut Vec<(f32, f32)>) {
         let half = font::width(text, SMALL) / 2.0;
         let (from, to) = (x - half - GAP, x + half + GAP);
@@ -102,7 +102,7 @@ impl Layout<'_> {
         }
     }
 
-    /// Torn edges where an idle stretch is short.
+    /// Draws torn edges at an idle stretch.
     pub(crate) fn breaks(&mut self) {
         for idle in self.chart.axis.iter().flat_map(|axis| &axis.breaks) {
             let (from, to) = (self.x(idle.from).max(LEFT), self.x(idle.to).min(RIGHT));
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// Ten seconds, of which eight are idle and as wide as one.
+    /// Ten seconds. Eight of them are idle and have the width of one.
     fn axis() -> Axis {
         let knot = |seconds, position| AxisKnot { seconds, position };
         Axis {

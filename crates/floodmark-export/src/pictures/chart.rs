@@ -1,16 +1,16 @@
-//! What a chart of memory shows: lines and stacked layers over time or over a count, with what happened on the way.
+//! The contents of a chart of memory: lines and stacked layers over time or over a count, with bands and markers.
 
 use floodmark_analysis::Axis;
 use serde::Deserialize;
 
-/// What the horizontal axis counts.
+/// The quantity of the horizontal axis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
     /// Seconds since the recording began.
     #[default]
     Seconds,
-    /// Things, one after the other.
+    /// A count.
     Count,
 }
 
@@ -19,42 +19,42 @@ pub enum Quantity {
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
-    /// Where it is, in order; the level stays until the next point.
+    /// Its points, in order. The level stays until the next point.
     pub points: Vec<(f64, f64)>,
 }
 
 /// A part of the horizontal axis.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct Band {
-    /// What it is; bands of one name have one colour.
+    /// Its name. Bands with the same name have the same colour.
     pub name: String,
-    /// Where it begins.
+    /// Its start.
     pub from: f64,
-    /// Where it ends.
+    /// Its end.
     pub to: f64,
 }
 
-/// How important a marker is.
+/// The importance of a marker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Emphasis {
     /// One of many.
     #[default]
     Quiet,
-    /// Worth a word.
+    /// It gets a name.
     Plain,
-    /// To be seen first.
+    /// The most important one.
     Strong,
 }
 
 /// A vertical line with a name.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct Mark {
-    /// Where.
+    /// Its position.
     pub at: f64,
     /// Its name.
     pub name: String,
-    /// How important it is.
+    /// Its importance.
     #[serde(default)]
     pub emphasis: Emphasis,
 }
@@ -63,27 +63,27 @@ pub struct Mark {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Chart {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// The figures that matter, in words.
+    /// The most important figures, as text.
     pub subtitle: String,
-    /// What the horizontal axis counts.
+    /// The quantity of the horizontal axis.
     pub across: Quantity,
-    /// What the horizontal axis is called.
+    /// The label of the horizontal axis.
     pub across_name: String,
-    /// How far it goes; to the last point when that is farther.
+    /// The end of the horizontal axis, at least the last point.
     pub end: f64,
-    /// Where times lie, where idle stretches are short.
+    /// The positions of times, if idle stretches are short.
     #[serde(skip)]
     pub axis: Option<Axis>,
-    /// What is stacked, from the bottom up; the points of each are its upper edge.
+    /// The stacked layers, from the bottom up. The points of a layer are its upper edge.
     pub layers: Vec<Series>,
-    /// The lines; the last one is drawn on top.
+    /// The lines. The last one is on top.
     pub series: Vec<Series>,
-    /// What the program did.
+    /// The bands: phases of the program.
     pub bands: Vec<Band>,
-    /// What happened.
+    /// The markers.
     pub marks: Vec<Mark>,
-    /// A point to be pointed at.
+    /// A point to highlight.
     pub peak: Option<(f64, f64)>,
 }

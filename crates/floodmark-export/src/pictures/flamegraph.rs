@@ -1,7 +1,7 @@
-//! A flame graph as SVG: what each call, and what it called, held at the peak. The outermost call is on top.
+//! A flame graph as SVG: the live bytes of each call at the peak, with the calls inside it. The outermost call is on top.
 //!
-//! Every box says on hovering what it is and how much it held. A click on a box widens it to the whole picture, a click on the
-//! top one shows all again; the few lines of script for that are the file's own, so it works wherever it is opened.
+//! A box shows its name and its bytes on hovering. A click on a box widens it to the whole picture, and a click on the top box
+//! shows everything again. The file has the script for that, so it works in every browser.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,11 +16,11 @@ use super::svg::escaped;
 const WIDTH: f64 = 1200.0;
 const ROW: f64 = 18.0;
 const TOP: f64 = 46.0;
-/// A box that is narrower cannot be seen.
+/// The least width of a box.
 const NARROWEST: f64 = 0.3;
-/// How wide a letter of 11 pixels is in a font whose letters are all equally wide.
+/// The width of a letter of 11 pixels in a monospaced font.
 const LETTER: f64 = 6.7;
-/// Deeper calls are left out: no picture has room for them.
+/// The greatest depth: deeper calls are left out.
 const DEEPEST: usize = 200;
 
 const SCRIPT: &str = r#"<script><![CDATA[
@@ -58,7 +58,7 @@ impl Node {
         }
     }
 
-    /// How many rows the boxes take that are wide enough to be drawn.
+    /// The number of rows of boxes that are wide enough.
     fn depth(&self, total: u64) -> usize {
         let inside = self.inside.values().filter(|node| node.width(total) >= NARROWEST);
         1 + inside.map(|node| node.depth(total)).max().unwrap_or(0)
@@ -70,7 +70,7 @@ impl Node {
     }
 }
 
-/// Draws what each stack held at the peak.
+/// Draws the live bytes of each stack at the peak.
 pub fn write_flamegraph(
     trace: &Trace,
     options: &Options,
@@ -136,7 +136,7 @@ impl<W: Write> Picture<'_, W> {
     }
 }
 
-/// As much of a name as there is room for.
+/// The part of a name that fits.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -153,7 +153,7 @@ fn shortened(name: &str, width: f64) -> String {
     name.chars().take(room - 1).chain(['\u{2026}']).collect()
 }
 
-/// One colour for each name: torch's own calls are bluish, the program's are warm.
+/// The colour of a name: torch's own calls are bluish, those of the program are warm.
 fn colour(name: &str) -> String {
     let mix = name.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     let (hue, saturation) = if name.contains("(torch/") || name.contains("(modules/") {

@@ -1,4 +1,4 @@
-//! The bundled fonts: their bytes, and how wide a text is in them.
+//! The bundled fonts, and the width of text in them.
 
 use std::sync::LazyLock;
 
@@ -9,13 +9,13 @@ use unicode_width::UnicodeWidthChar;
 pub(crate) const REGULAR: &[u8] = include_bytes!("../../fonts/DejaVuSans.ttf");
 pub(crate) const BOLD: &[u8] = include_bytes!("../../fonts/DejaVuSans-Bold.ttf");
 
-/// For browsers: the bundled font where it is installed, then one with equally wide letters, then narrower ones.
+/// The fonts for browsers: the bundled one if it is installed, then one with letters of the same width, then narrower ones.
 pub(crate) const FAMILIES: &str = "'DejaVu Sans', Verdana, 'Segoe UI', 'Noto Sans', sans-serif";
 
-/// How wide a character is that the fonts lack, in font sizes for each column of a terminal.
+/// The width of a character without a glyph, in font sizes for each column of a terminal.
 const UNKNOWN: f32 = 0.55;
 
-/// No text of a picture has more characters.
+/// The highest number of characters of a text.
 const MOST_LETTERS: usize = 300;
 
 static FACES: LazyLock<[Face<'static>; 2]> = LazyLock::new(|| {
@@ -29,18 +29,18 @@ pub(crate) struct Style {
     pub(crate) is_bold: bool,
 }
 
-/// How wide a text is, in pixels.
+/// The width of a text, in pixels.
 pub(crate) fn width(text: &str, style: Style) -> f32 {
     text.chars().map(|each| advance(each, style)).sum()
 }
 
-/// The beginning of a text: marks above letters take no width, so the number of characters is limited, too.
+/// The beginning of a text. The number of characters is limited too, because combining marks have no width.
 pub(crate) fn shortened(text: &str) -> String {
     text.chars().take(MOST_LETTERS).map(printable).collect()
 }
 
-/// As much of a text as fits into a width: a location loses its folders first, as everywhere, and what is still too long
-/// has `…` at its end. Control characters, which a picture cannot show, become spaces.
+/// A text that fits a width. A location loses its folders first, and a text that is still too long ends with `…`. Control
+/// characters become spaces.
 pub(crate) fn fitted(text: &str, style: Style, room: f32) -> String {
     let text = fitting_form(&shortened(text), |form| width(form, style) <= room);
     let mut kept = String::new();
@@ -64,7 +64,7 @@ pub(crate) fn fitted(text: &str, style: Style, room: f32) -> String {
     kept
 }
 
-/// Characters that XML cannot hold, and those that turn the direction of what follows, become spaces.
+/// Replaces characters that XML does not allow, and those that change the direction of text, by spaces.
 pub(crate) fn printable(each: char) -> char {
     match each {
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}' => ' ',

@@ -1,4 +1,4 @@
-//! What stands above the plot of a chart: the title, the figures that matter, the legend.
+//! The heading of a chart: the title, the most important figures and the legend.
 
 use super::font::{self, Style};
 use super::layout::{Layout, MARGIN, RIGHT, SMALL, WIDTH, unnamed_bands};
@@ -10,11 +10,11 @@ const SUBTITLE: Style = Style { size: 13.0, is_bold: false };
 /// The baseline of the first row of the legend.
 const LEGEND: f32 = 82.0;
 const ROW: f32 = 20.0;
-/// A legend of more rows leaves no room for the plot.
+/// The highest number of rows of a legend.
 const MOST_ROWS: usize = 3;
-/// No name in the legend is wider.
+/// The highest width of a name in the legend.
 const WIDEST_NAME: f32 = 200.0;
-/// Between a sign and its name, and between two entries.
+/// The gap between a mark and its name, and between two entries.
 const SIGN: f32 = 24.0;
 const GAP: f32 = 18.0;
 
@@ -37,7 +37,7 @@ impl Layout<'_> {
         self.top = last + 10.0 + has_marks + self.strip_height();
     }
 
-    /// Lines first, then what is stacked, the highest first, then what the program did. Returns the baseline of its last row.
+    /// Draws the legend: lines, stacked layers from the top down, and bands. Returns the baseline of its last row.
     fn legend(&mut self) -> f32 {
         let mut entries: Vec<(String, Sign)> = Vec::new();
         for line in self.lines.iter().rev() {

@@ -1,8 +1,8 @@
-//! Where everything of a chart lies.
+//! The layout of a chart.
 //!
-//! From top to bottom: the title and the figures that matter, the legend (`heading.rs`), the names of markers, what the program
-//! did, the plot, the axis. Names of markers that would run into each other are left out, the less important ones first; their
-//! lines stay while they are few and not too near.
+//! From top to bottom: the title and the most important figures, the legend (`heading.rs`), the names of markers, the bands, the
+//! plot, the axis. Of names of markers that would overlap, the less important are left out. Their lines are drawn if they are
+//! few and not too near.
 
 use super::across::share;
 use super::chart::{Chart, Emphasis, Mark, Quantity};
@@ -13,21 +13,21 @@ use super::ticks::{Unit, ticks};
 
 pub(crate) const WIDTH: f32 = 1100.0;
 pub(crate) const HEIGHT: f32 = 540.0;
-/// Of all text above the plot.
+/// The size of all text above the plot.
 pub(crate) const MARGIN: f32 = 24.0;
 pub(crate) const LEFT: f32 = 86.0;
 pub(crate) const RIGHT: f32 = WIDTH - 30.0;
 pub(crate) const BOTTOM: f32 = HEIGHT - 56.0;
-/// The row of what the program did.
+/// The row of bands.
 const STRIP: f32 = 16.0;
 
-/// With more lines than this of one kind, a picture shows nothing else.
+/// The highest number of lines of one kind.
 const MANY_MARKS: usize = 60;
-/// Lines without a name that are nearer to another are left out: they would look like a comb.
+/// The least distance of a line without a name to another line.
 const COMB: f32 = 24.0;
-/// No name of a marker is wider.
+/// The highest width of a marker's name.
 const WIDEST_MARK: f32 = 180.0;
-/// A name that does not fit is shortened to no fewer letters.
+/// The least number of letters of a shortened name.
 const LEAST_LETTERS: usize = 8;
 
 pub(crate) const SMALL: Style = Style { size: 12.0, is_bold: false };
@@ -54,7 +54,7 @@ impl Chart {
     }
 }
 
-/// A line of the chart; several series that are equal are one.
+/// A line of the chart. Equal series share a line.
 pub(crate) struct Line<'a> {
     pub(crate) name: String,
     pub(crate) colour: Rgb,
@@ -65,7 +65,7 @@ pub(crate) struct Layout<'a> {
     pub(crate) chart: &'a Chart,
     pub(crate) lines: Vec<Line<'a>>,
     pub(crate) shapes: Vec<Shape>,
-    /// Names of bands, in the order in which they first come.
+    /// Names of bands, in the order of their first bands.
     pub(crate) band_names: Vec<&'a str>,
     /// The upper edge of the plot.
     pub(crate) top: f32,
@@ -89,7 +89,7 @@ impl<'a> Layout<'a> {
         for (at, series) in chart.series.iter().enumerate() {
             let colour = palette::line(&series.name, at);
             match lines.iter_mut().find(|line| line.points == series.points) {
-                // What comes later is what the chart is about.
+                // Later series are more important.
                 Some(line) => {
                     line.name = format!("{}, {}", series.name, line.name);
                     line.colour = colour;
@@ -147,7 +147,7 @@ impl<'a> Layout<'a> {
         self.text(middle, &name, SMALL, Anchor::Middle, palette::QUIET);
     }
 
-    /// The highest layer first: each covers what is below its edge of the ones before it.
+    /// Draws the highest layer first. Each layer covers the ones before it below its edge.
     fn layers(&mut self) {
         for (index, layer) in self.chart.layers.iter().enumerate().rev() {
             self.area(&layer.points, Paint::solid(palette::group(&layer.name, index)));
@@ -196,7 +196,7 @@ impl<'a> Layout<'a> {
         found
     }
 
-    /// What the program did, above the plot: a name is in its box where there is room.
+    /// Draws the bands above the plot. A name is in its box if it fits.
     fn strip(&mut self) {
         let y = self.top - STRIP - 4.0;
         for band in &self.chart.bands {
@@ -213,7 +213,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// How much room the strip takes.
+    /// The height of the bands.
     pub(crate) fn strip_height(&self) -> f32 {
         if self.chart.bands.is_empty() { 0.0 } else { STRIP + 4.0 }
     }
@@ -236,7 +236,7 @@ impl<'a> Layout<'a> {
             let style = Style { is_bold: is_strong, ..SMALL };
             let name = font::fitted(&mark.name, style, WIDEST_MARK);
             let half = font::width(&name, style) / 2.0;
-            // Names stay inside the picture, and off the names of the other axis.
+            // Names lie inside the picture, and do not overlap the names of the other axis.
             let centre = x.max(LEFT + half).min(WIDTH - half - 6.0);
             let (from, to) = (centre - half - 7.0, centre + half + 7.0);
             let has_room = taken.iter().all(|&(start, end)| to <= start || from >= end);
@@ -277,12 +277,12 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// A few letters and dots say nothing.
+/// Whether a shortened name has enough letters.
 fn is_readable(shown: &str, whole: &str) -> bool {
     !shown.is_empty() && (shown == whole || shown.chars().count() > LEAST_LETTERS)
 }
 
-/// The names of bands that are in no box: their boxes are too narrow.
+/// The names of bands whose boxes are too narrow for a name.
 pub(crate) fn unnamed_bands<'a>(layout: &Layout<'a>) -> Vec<&'a str> {
     let has_name = |name: &str| {
         let mut boxes = layout.chart.bands.iter().filter(|band| band.name == name);

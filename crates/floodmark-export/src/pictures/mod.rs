@@ -1,14 +1,13 @@
 //! Pictures: charts of memory over time as SVG and PNG, and flame graphs.
 //!
-//! `plot.rs` asks the questions, `layout.rs` and `across.rs` place shapes (`scene.rs`), `svg.rs` writes them down. That SVG is the picture:
-//! `png.rs` hands it to `resvg`, so PNG and SVG cannot differ. Colours (`palette.rs`) are those of the page.
+//! `plot.rs` asks the questions, `layout.rs` and `across.rs` place shapes (`scene.rs`), and `svg.rs` writes them. `png.rs` passes
+//! this SVG to `resvg`, so PNG and SVG do not differ. Colours (`palette.rs`) are those of the page.
 //!
 //! # Text
 //!
 //! Text is `<text>` in the SVG: it can be searched and selected. A PNG is drawn with the fonts in `fonts/`, which have Latin, Greek,
 //! Cyrillic, arrows, mathematical signs and boxes: every machine draws the same pixels. A character that they lack (Chinese,
-//! Japanese, Korean, Arabic, …) is drawn with a font of the machine, which is looked for only then; where no font has
-//! it, a box stands for it. `font.rs` measures text with the same fonts, so names that would overlap are shortened or left out.
+//! Japanese, Korean, Arabic, …) is drawn with a font of the machine, or as a box if no font has it. `font.rs` measures text with the same fonts, so names that would overlap are shortened or left out.
 
 mod across;
 mod chart;

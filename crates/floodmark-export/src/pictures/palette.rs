@@ -9,13 +9,13 @@ pub(crate) const INK: Paint = Paint::solid(rgb(0x16_202b));
 pub(crate) const QUIET: Paint = Paint::solid(rgb(0x55_616f));
 pub(crate) const GRID: Paint = Paint::solid(rgb(0xe6_eaee));
 pub(crate) const ALARM: Paint = Paint::solid(rgb(0xa3_2a12));
-/// Below a line that nothing is stacked under.
+/// The fill below a line without layers.
 pub(crate) const BAR: Paint = Paint::solid(rgb(0xcf_e1f4));
 
 const ALLOCATED: Rgb = rgb(0x16_202b);
 const ACTIVE: Rgb = rgb(0x8a_4a00);
 const RESERVED: Rgb = rgb(0x6b_7684);
-/// What is not known, and what is outside of all groups.
+/// The unknown, and all that is outside of groups.
 const REST: Rgb = rgb(0x8b_95a1);
 const BEFORE: Rgb = rgb(0x62_6d7a);
 
@@ -56,7 +56,7 @@ const PHASES: [(&str, Rgb); 3] =
     [("forward", rgb(0xc9_d0d8)), ("backward", rgb(0x8e_99a6)), ("optimizer", rgb(0x5f_6b79))];
 const OTHER_PHASE: Rgb = rgb(0xe3_e7ec);
 
-/// The colour of a group: by its name where it is a category or a phase, else by its index in the order.
+/// The colour of a group: that of its category or phase, or else one by its index.
 pub(crate) fn group(name: &str, index: usize) -> Rgb {
     match name {
         "other" | "unknown" => REST,
@@ -68,26 +68,26 @@ pub(crate) fn group(name: &str, index: usize) -> Rgb {
     }
 }
 
-/// The grey of what the program did: colours are those of categories.
+/// The grey of a band: colours belong to categories.
 pub(crate) fn phase(name: &str) -> Rgb {
     let known = PHASES.iter().find(|(known, _)| *known == name);
     known.map_or(OTHER_PHASE, |(_, grey)| *grey)
 }
 
-/// The colour of a line: a level has the same one in every chart.
+/// The colour of a line. A level has the same colour in every chart.
 pub(crate) fn line(name: &str, index: usize) -> Rgb {
     let levels = [("allocated", ALLOCATED), ("active", ACTIVE), ("reserved", RESERVED)];
     let known = levels.iter().find(|(level, _)| name.contains(level));
-    // Only the dark ones can be seen as a line.
+    // Only dark colours are visible as a line.
     known.map_or(GROUPS[index % GROUPS.len() / 2 * 2], |(_, colour)| *colour)
 }
 
-/// The ink that can be read on a colour.
+/// A readable text colour on a colour.
 pub(crate) fn readable_on(colour: Rgb) -> Paint {
     if contrast(colour, GROUND.rgb) >= contrast(colour, INK.rgb) { GROUND } else { INK }
 }
 
-/// How well two colours can be distinguished, 1 to 21 (WCAG 2).
+/// The contrast of two colours, 1 to 21 (WCAG 2).
 pub(crate) fn contrast(one: Rgb, other: Rgb) -> f64 {
     let (one, other) = (luminance(one), luminance(other));
     (one.max(other) + 0.05) / (one.min(other) + 0.05)
@@ -117,7 +117,7 @@ mod tests {
         format!("\"#{red:02x}{green:02x}{blue:02x}\"")
     }
 
-    /// What is between two texts, without spaces.
+    /// The text between two texts, without spaces.
     fn between(from: &str, to: &str) -> String {
         let (_, rest) = PAGE.split_once(from).unwrap();
         rest.split_once(to).unwrap().0.split_whitespace().collect()

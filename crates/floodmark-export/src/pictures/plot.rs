@@ -15,9 +15,9 @@ use super::png::{self, Image, SCALE};
 use super::svg;
 use crate::options::{ExportError, Options};
 
-/// As many columns as the plot is wide, or a few more.
+/// The number of columns, at least the width of the plot.
 const LEAST_COLUMNS: usize = 1000;
-/// Bands that are thinner than this share of the picture are left out when there are many.
+/// If there are many bands, those that are thinner than this share of the picture are left out.
 const THIN: f64 = 0.002;
 
 /// Draws the memory of a device over time, as SVG.
@@ -83,7 +83,7 @@ pub fn chart_of(trace: &Trace, options: &Options) -> Result<Chart, ExportError> 
         let devices = trace.devices().len();
         figures = format!("{figures} \u{b7} the highest peak of {devices} devices");
     }
-    // What is derived is not lost.
+    // Derived data is not lost.
     if let Some(first) = found.losses.0.iter().find(|loss| !matches!(loss, Loss::Derived(_))) {
         figures = format!("{figures} \u{b7} not complete: {first}");
     }
@@ -107,7 +107,7 @@ fn title(trace: &Trace, device: Device) -> String {
     format!("Memory of {device}{}", rank.unwrap_or_default())
 }
 
-/// The whole recording, in enough columns.
+/// The curve of the whole recording.
 fn tiles(trace: &Trace, timeline: &TimelineIndex) -> Result<Vec<TimelineTile>, ExportError> {
     let level = LEAST_COLUMNS.div_ceil(COLUMNS).next_power_of_two().ilog2();
     let level = level.min(timeline.timeline().deepest_level);
@@ -115,7 +115,7 @@ fn tiles(trace: &Trace, timeline: &TimelineIndex) -> Result<Vec<TimelineTile>, E
     Ok(tiles.collect::<Result<_, _>>()?)
 }
 
-/// Reserved, active and allocated bytes, as far as they are known.
+/// Reserved, active and allocated bytes, if they are known.
 fn lines(axis: &Axis, tiles: &[TimelineTile]) -> Vec<Series> {
     let line = |name: &str, of: &dyn Fn(&TimelineTile) -> Option<&Vec<Bytes>>| {
         let columns = tiles.iter().filter_map(|tile| Some((tile, of(tile)?)));
@@ -125,7 +125,7 @@ fn lines(axis: &Axis, tiles: &[TimelineTile]) -> Vec<Series> {
         Series { name: name.to_owned(), points: changes(points) }
     };
     let mut reserved = line("reserved", &|tile| tile.reserved.as_ref());
-    // It is 0 until the trace tells it.
+    // It is 0 until its first event.
     if reserved.points.first().is_some_and(|(_, bytes)| *bytes <= 0.0) {
         reserved.points.remove(0);
     }
@@ -153,14 +153,14 @@ fn layers(timeline: &TimelineIndex, tiles: &[TimelineTile]) -> Vec<Series> {
     layers
 }
 
-/// When a column begins.
+/// The time at which a column begins.
 #[expect(clippy::cast_precision_loss, reason = "a place in a picture")]
 fn at(axis: &Axis, tile: &TimelineTile, column: usize) -> f64 {
     let part = column as f64 / tile.allocated.len() as f64;
     seconds_at(axis, tile.from + (tile.to - tile.from) * part)
 }
 
-/// The points at which something changes.
+/// The points at which the level changes.
 fn changes(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let mut kept: Vec<(f64, f64)> = points.collect();
     kept.dedup_by(|next, before| next.1.to_bits() == before.1.to_bits());
@@ -169,7 +169,7 @@ fn changes(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
 
 fn mark(marker: &Marker) -> Mark {
     let emphasis = match marker.kind {
-        // A step has a number, the others have names that the program gave.
+        // A step has a number. Other markers have names of the program.
         MarkerKind::Step => Emphasis::Quiet,
         MarkerKind::Phase | MarkerKind::Mark => Emphasis::Plain,
         MarkerKind::Oom => Emphasis::Strong,

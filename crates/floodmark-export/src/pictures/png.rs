@@ -9,7 +9,7 @@ use resvg::usvg::{FontResolver, ImageHrefResolver, Options, Tree};
 
 use super::font;
 
-/// How many pixels one unit of a picture is: sharp also on dense screens.
+/// The pixels of one unit of a picture, for dense screens.
 pub(crate) const SCALE: f32 = 2.0;
 
 /// A picture of pixels.
@@ -53,14 +53,14 @@ fn options() -> Options<'static> {
                 if let Some(found) = fallback(missing, used, known) {
                     return Some(found);
                 }
-                // Reading the machine's fonts takes longer than drawing: once for a picture, and only for such a character.
+                // Reading the machine's fonts takes longer than drawing, so it is done once, and only if such a character occurs.
                 if known.len() == fonts.len() {
                     Arc::make_mut(known).load_system_fonts();
                 }
                 fallback(missing, used, known)
             }),
         },
-        // Our pictures have no images in them: nothing that a name contains is opened.
+        // A picture has no images: no path in a name is opened.
         image_href_resolver: ImageHrefResolver {
             resolve_data: Box::new(|_, _, _| None),
             resolve_string: Box::new(|_, _| None),

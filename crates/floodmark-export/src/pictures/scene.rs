@@ -3,7 +3,7 @@
 use super::font::Style;
 use super::palette::Rgb;
 
-/// A colour, and how much of what is below it is covered.
+/// A colour and its opacity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Paint {
     pub(crate) rgb: Rgb,
@@ -20,7 +20,7 @@ impl Paint {
     }
 }
 
-/// Which point of a text is at its position.
+/// The point of a text that is at its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -44,7 +44,7 @@ pub(crate) enum Shape {
         width: f32,
         dash: Option<f32>,
     },
-    /// What straight lines enclose.
+    /// A polygon.
     Area {
         points: Vec<Point>,
         fill: Paint,
@@ -61,7 +61,7 @@ pub(crate) enum Shape {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Scene {
-    /// What it shows, for those who cannot see it.
+    /// A description for screen readers.
     pub(crate) title: String,
     pub(crate) width: f32,
     pub(crate) height: f32,

@@ -65,7 +65,7 @@ fn write_shape(shape: &Shape, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// Each point as the shortest of three commands; a point that is drawn where the one before it is, is left out.
+/// Each point as the shortest of three commands, without points that equal the one before.
 fn write_points(points: &[Point], out: &mut impl Write) -> io::Result<()> {
     let mut before: Option<(String, String)> = None;
     for (x, y) in points {
@@ -91,7 +91,7 @@ fn painted(what: &str, paint: Paint) -> String {
     format!("{colour} {what}-opacity=\"{}\"", paint.opacity)
 }
 
-/// What a text may hold between tags, and in quotes.
+/// A text, escaped for SVG.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for each in text.chars() {

@@ -1,14 +1,14 @@
 //! Round numbers along an axis.
 
-/// However few are wanted, no axis has more.
+/// The highest number of ticks of an axis.
 const MANY: u32 = 100;
 
-/// A few round values from 0 to at least `most`, and what they are called.
+/// A few round values from 0 to at least `most`, with their labels.
 pub(crate) fn ticks(most: f64, count: u32, unit: Unit) -> Vec<(f64, String)> {
     Scale::new(most, most, count, unit).between(0.0, most)
 }
 
-/// Which values are round, and what they are called.
+/// The round values of an axis, and their labels.
 pub(crate) struct Scale {
     /// The name of the unit, and its size.
     name: &'static str,
@@ -18,7 +18,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// For values of up to `most`, of which `length` are shown, with about `count` ticks.
+    /// Ticks for values up to `most` on an axis that shows a range of `length`, about `count` of them.
     pub(crate) fn new(most: f64, length: f64, count: u32, unit: Unit) -> Self {
         let (name, size) = unit.fitting(most);
         let wanted = length / f64::from(count.max(1));
@@ -29,7 +29,7 @@ impl Scale {
         Self { name, size, step }
     }
 
-    /// The round values from `from` to `to`, and what they are called.
+    /// The round values from `from` to `to`, with their labels.
     pub(crate) fn between(&self, from: f64, to: f64) -> Vec<(f64, String)> {
         let Self { name, size, step } = *self;
         let decimals = decimals(step);
@@ -42,7 +42,7 @@ impl Scale {
     }
 }
 
-/// What is counted along an axis.
+/// The quantity of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Bytes,
@@ -68,7 +68,7 @@ impl Unit {
         *fits.or(units.last()).unwrap_or(&("", 1.0))
     }
 
-    /// No two ticks are nearer.
+    /// The least distance between two ticks.
     fn least(self) -> f64 {
         match self {
             Self::Count => 1.0,

@@ -1,69 +1,69 @@
-//! `allocations`: every stay of a storage in memory, in the order in which they were allocated.
+//! `allocations`: all allocations, in their order.
 
 use floodmark_analysis::{AllocationLines, TensorModules, category};
 use floodmark_trace::{Allocation, AllocationId, EventNumber, TextId};
 
 use super::ranks::RankRow;
-use super::sheet::{Cell, Column, Kind, flag, int, maybe_int, maybe_text, text};
-use super::{Out, Source};
+use super::sheet::{Cell, Column, ColumnType, flag, int, maybe_int, maybe_text, text};
+use super::{Out, TableInput};
 use crate::options::ExportError;
 
 const COLUMNS: &[Column] = &[
-    ("allocation", Kind::Int),
-    ("device", Kind::Text),
-    ("bytes", Kind::Int),
-    ("requested", Kind::Int),
-    ("allocated_event", Kind::Int),
-    ("allocated_micros", Kind::Int),
-    ("saved_micros", Kind::Int),
-    ("last_use_micros", Kind::Int),
-    ("freed_event", Kind::Int),
-    ("freed_micros", Kind::Int),
-    ("completed_event", Kind::Int),
-    ("at_peak", Kind::Flag),
-    ("before_recording", Kind::Flag),
-    ("backward", Kind::Flag),
-    ("step", Kind::Int),
-    ("phase", Kind::Text),
-    ("category", Kind::Text),
-    ("name", Kind::Text),
-    ("shape", Kind::Text),
-    ("dtype", Kind::Text),
-    ("module", Kind::Text),
-    ("op", Kind::Text),
-    ("location", Kind::Text),
-    ("file", Kind::Text),
-    ("line", Kind::Int),
-    ("function", Kind::Text),
-    ("stack", Kind::Int),
-    ("address", Kind::Int),
-    ("stream", Kind::Text),
-    ("pool", Kind::Text),
-    ("thread", Kind::Int),
+    ("allocation", ColumnType::Int),
+    ("device", ColumnType::Text),
+    ("bytes", ColumnType::Int),
+    ("requested", ColumnType::Int),
+    ("allocated_event", ColumnType::Int),
+    ("allocated_micros", ColumnType::Int),
+    ("saved_micros", ColumnType::Int),
+    ("last_use_micros", ColumnType::Int),
+    ("freed_event", ColumnType::Int),
+    ("freed_micros", ColumnType::Int),
+    ("completed_event", ColumnType::Int),
+    ("at_peak", ColumnType::Flag),
+    ("before_recording", ColumnType::Flag),
+    ("backward", ColumnType::Flag),
+    ("step", ColumnType::Int),
+    ("phase", ColumnType::Text),
+    ("category", ColumnType::Text),
+    ("name", ColumnType::Text),
+    ("shape", ColumnType::Text),
+    ("dtype", ColumnType::Text),
+    ("module", ColumnType::Text),
+    ("op", ColumnType::Text),
+    ("location", ColumnType::Text),
+    ("file", ColumnType::Text),
+    ("line", ColumnType::Int),
+    ("function", ColumnType::Text),
+    ("stack", ColumnType::Int),
+    ("address", ColumnType::Int),
+    ("stream", ColumnType::Text),
+    ("pool", ColumnType::Text),
+    ("thread", ColumnType::Int),
 ];
 
 pub(super) fn write(
-    source: &Source<'_>,
+    input: &TableInput<'_>,
     ranks: &[RankRow],
     out: &mut Out<'_>,
 ) -> Result<(), ExportError> {
     let mut sheet = out.table("allocations", COLUMNS)?;
-    let mut lines = AllocationLines::new(source.trace);
-    let modules = TensorModules::new(source.trace);
-    for (id, allocation) in (0_u32..).map(AllocationId).zip(&source.trace.allocations) {
-        let index = source.devices.iter().position(|&device| device == allocation.device);
-        // An allocation whose part of the file is lost has no event: nothing is known of it.
-        let made = source.trace.events.get(allocation.made_at as usize);
+    let mut lines = AllocationLines::new(input.trace);
+    let modules = TensorModules::new(input.trace);
+    for (id, allocation) in (0_u32..).map(AllocationId).zip(&input.trace.allocations) {
+        let index = input.devices.iter().position(|&device| device == allocation.device);
+        // An allocation without an event lies in a lost part of the file.
+        let made = input.trace.events.get(allocation.made_at as usize);
         let (Some(index), Some(made)) = (index, made) else { continue };
         let device = &ranks[index].device;
         let at_peak = ranks[index].is_live_at_peak(allocation);
-        sheet.row(&cells(source, &mut lines, &modules, id, device, at_peak, made.time.0))?;
+        sheet.row(&cells(input, &mut lines, &modules, id, device, at_peak, made.time.0))?;
     }
     sheet.finish()
 }
 
 fn cells<'a>(
-    source: &Source<'a>,
+    input: &TableInput<'a>,
     lines: &'a mut AllocationLines<'_>,
     modules: &TensorModules<'a>,
     id: AllocationId,
@@ -71,7 +71,7 @@ fn cells<'a>(
     at_peak: bool,
     allocated_micros: u64,
 ) -> [Cell<'a>; COLUMNS.len()] {
-    let Source { trace, context, .. } = source;
+    let TableInput { trace, context, .. } = input;
     let allocation: &Allocation = &trace.allocations[id.index()];
     let micros =
         |at: Option<EventNumber>| trace.events.get(at?.get() as usize).map(|event| event.time.0);

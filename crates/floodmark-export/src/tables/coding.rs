@@ -14,20 +14,20 @@ use parquet::file::properties::WriterProperties;
 use super::sheet::{Column, schema};
 use crate::options::ExportError;
 
-/// Engines read a row group at a time, and leave out those whose range of time does not fit.
+/// The size of a row group. Engines skip row groups outside the queried range of time.
 const GROUP_ROWS: usize = 1 << 18;
 
-/// How tables are written.
+/// The format of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
     /// Parquet: small, for engines.
     Parquet,
-    /// Arrow's IPC files: mapped into memory and used as they are.
+    /// Arrow's IPC files, which engines map into memory.
     Arrow,
 }
 
 impl Coding {
-    /// How its files are called.
+    /// The ending of its files.
     pub(super) fn ending(self) -> &'static str {
         match self {
             Self::Parquet => "parquet",
@@ -38,7 +38,7 @@ impl Coding {
 
 type Sink = Box<dyn Write + Send>;
 
-/// A file that takes batches.
+/// A file to which batches are written.
 pub(super) enum Table {
     Parquet(Box<ArrowWriter<Sink>>),
     Arrow(Box<FileWriter<Sink>>),
@@ -83,7 +83,7 @@ impl Table {
 }
 
 fn properties() -> WriterProperties {
-    // The first column of every table is what its rows are sorted by.
+    // The rows of every table are sorted by its first column.
     let sorting = SortingColumn { column_idx: 0, descending: false, nulls_first: false };
     WriterProperties::builder()
         .set_created_by(concat!("floodmark ", env!("CARGO_PKG_VERSION")).to_owned())

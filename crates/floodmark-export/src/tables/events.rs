@@ -1,43 +1,42 @@
-//! `events`: what happened, in order, with the levels of its device after it.
+//! `events`: all events in order, with the levels of their device after them.
 
 use floodmark_analysis::levels;
 use floodmark_trace::{AllocationId, Bytes, Event, EventKind, Subject};
 
-use super::sheet::{Cell, Column, Kind, int, maybe_int, maybe_text, text};
-use super::{Out, Source};
+use super::sheet::{Cell, Column, ColumnType, int, maybe_int, maybe_text, text};
+use super::{Out, TableInput};
 use crate::options::ExportError;
 
 const COLUMNS: &[Column] = &[
-    ("event", Kind::Int),
-    ("micros", Kind::Int),
-    ("device", Kind::Text),
-    ("kind", Kind::Text),
-    ("allocation", Kind::Int),
-    ("bytes", Kind::Int),
-    ("allocated", Kind::Int),
-    ("active", Kind::Int),
-    ("reserved", Kind::Int),
-    ("step", Kind::Int),
-    ("thread", Kind::Int),
-    ("name", Kind::Text),
+    ("event", ColumnType::Int),
+    ("micros", ColumnType::Int),
+    ("device", ColumnType::Text),
+    ("kind", ColumnType::Text),
+    ("allocation", ColumnType::Int),
+    ("bytes", ColumnType::Int),
+    ("allocated", ColumnType::Int),
+    ("active", ColumnType::Int),
+    ("reserved", ColumnType::Int),
+    ("step", ColumnType::Int),
+    ("thread", ColumnType::Int),
+    ("name", ColumnType::Text),
 ];
 
-pub(super) fn write(source: &Source<'_>, out: &mut Out<'_>) -> Result<(), ExportError> {
-    let trace = source.trace;
+pub(super) fn write(input: &TableInput<'_>, out: &mut Out<'_>) -> Result<(), ExportError> {
+    let trace = input.trace;
     let mut sheet = out.table("events", COLUMNS)?;
-    let names: Vec<String> = source.devices.iter().map(ToString::to_string).collect();
-    let mut following: Vec<_> =
-        source.devices.iter().map(|&device| levels(trace, device)).collect();
-    let skipped = trace.events.len().saturating_sub(source.most_events);
+    let names: Vec<String> = input.devices.iter().map(ToString::to_string).collect();
+    let mut following: Vec<_> = input.devices.iter().map(|&device| levels(trace, device)).collect();
+    let skipped = trace.events.len().saturating_sub(input.most_events);
     for (at, event) in trace.events.iter().enumerate() {
         let mut here = None;
         for (index, levels) in following.iter_mut().enumerate() {
             let now = levels.next();
-            if source.devices[index] == event.device {
+            if input.devices[index] == event.device {
                 here = now.map(|(_, now)| (index, now));
             }
         }
-        let details = Details::from_event(source, event);
+        let details = Details::from_event(input, event);
         if at < skipped || (here.is_none() && details.is_about_a_device) {
             continue;
         }
@@ -53,7 +52,7 @@ pub(super) fn write(source: &Source<'_>, out: &mut Out<'_>) -> Result<(), Export
             maybe_int(now.map(|now| now.allocated.0)),
             maybe_int(now.and_then(|now| now.active).map(|bytes| bytes.0)),
             maybe_int(now.and_then(|now| now.reserved).map(|bytes| bytes.0)),
-            Cell::Int(source.context.step(u32::try_from(at).unwrap_or(u32::MAX)).map(Into::into)),
+            Cell::Int(input.context.step(u32::try_from(at).unwrap_or(u32::MAX)).map(Into::into)),
             int(event.thread.0.into()),
             maybe_text(details.name),
         ])?;
@@ -61,7 +60,7 @@ pub(super) fn write(source: &Source<'_>, out: &mut Out<'_>) -> Result<(), Export
     sheet.finish()
 }
 
-/// What an event says of itself.
+/// The columns that depend on the kind of an event.
 struct Details<'a> {
     kind: EventKind,
     allocation: Option<AllocationId>,
@@ -71,8 +70,8 @@ struct Details<'a> {
 }
 
 impl<'a> Details<'a> {
-    fn from_event(source: &Source<'a>, event: &Event) -> Self {
-        let trace = source.trace;
+    fn from_event(input: &TableInput<'a>, event: &Event) -> Self {
+        let trace = input.trace;
         let about = |kind, id: AllocationId| {
             let bytes = Some(trace.allocations[id.index()].rounded);
             Self { kind, allocation: Some(id), bytes, name: None, is_about_a_device: true }

@@ -1,11 +1,11 @@
 //! A trace as tables, for engines that answer questions in SQL: Parquet, or Arrow's own files.
 //!
-//! One folder for each rank (`rank=3/events.parquet`, …), as Hive names partitions: DuckDB, Polars, Spark and pyarrow
-//! make a column `rank` of it and read a thousand ranks as one table. `_ranks` has a row for each rank and device, so that
-//! most questions open no other file; engines that read whole folders leave names with `_` aside.
+//! Each rank has a folder (`rank=3/events.parquet`, …), named as a partition in Hive. DuckDB, Polars, Spark and pyarrow make a
+//! column `rank` of it and read a thousand ranks as one table. `_ranks` has a row for each rank and device, which answers most
+//! questions. Engines that read whole folders ignore names with `_`.
 //!
-//! Every table is a file here: its columns, and how a row of it comes to be. `sheet.rs` gathers rows into batches,
-//! `coding.rs` writes the two formats. Rows are in the order of time. All numbers are signed, because Spark has no others.
+//! Each table has a file here, with its columns and its rows. `sheet.rs` collects rows into batches, `coding.rs` writes the two
+//! formats. Rows are in the order of time. All numbers are signed, because Spark has no unsigned ones.
 
 mod allocations;
 mod coding;
@@ -28,21 +28,21 @@ use coding::Table;
 use sheet::{Column, Sheet};
 
 /// The input of every table.
-struct Source<'a> {
+struct TableInput<'a> {
     trace: &'a Trace,
     context: Context,
-    /// Of which devices.
+    /// The exported devices.
     devices: Vec<Device>,
     most_events: usize,
 }
 
-impl Source<'_> {
+impl TableInput<'_> {
     fn has(&self, device: Device) -> bool {
         self.devices.contains(&device)
     }
 }
 
-/// The files of one rank, and where they go.
+/// The output of one rank.
 struct Out<'a> {
     folder: String,
     coding: Coding,
@@ -65,19 +65,19 @@ pub fn write_tables(
     coding: Coding,
     files: &mut dyn Files,
 ) -> Result<Vec<RankRow>, ExportError> {
-    let source = Source {
+    let input = TableInput {
         trace,
         context: Context::new(trace),
         devices: chosen_devices(trace, options.device)?,
         most_events: options.max_events.unwrap_or(usize::MAX),
     };
-    let rows = ranks::rows(&source, rank);
+    let rows = ranks::rows(&input, rank);
     let mut out = Out { folder: format!("rank={rank}/"), coding, files };
-    events::write(&source, &mut out)?;
-    allocations::write(&source, &rows, &mut out)?;
-    stacks::write(&source, &mut out)?;
-    segments::write(&source, &mut out)?;
-    steps::write(&source, &mut out)?;
+    events::write(&input, &mut out)?;
+    allocations::write(&input, &rows, &mut out)?;
+    stacks::write(&input, &mut out)?;
+    segments::write(&input, &mut out)?;
+    steps::write(&input, &mut out)?;
     Ok(rows)
 }
 

@@ -1,35 +1,35 @@
-//! `_ranks`: a row for each rank and device, with what most questions begin with.
+//! `_ranks`: a row for each rank and device, with its most important figures.
 
 use floodmark_analysis::{DeviceSummary, summary};
 use floodmark_trace::{Allocation, Bytes};
 
-use super::sheet::{Cell, Column, Kind, int, maybe_int, maybe_text, text};
-use super::{Out, Source};
+use super::sheet::{Cell, Column, ColumnType, int, maybe_int, maybe_text, text};
+use super::{Out, TableInput};
 use crate::options::ExportError;
 
 const COLUMNS: &[Column] = &[
-    ("rank", Kind::Int),
-    ("device", Kind::Text),
-    ("device_name", Kind::Text),
-    ("device_bytes", Kind::Int),
-    ("host", Kind::Text),
-    ("started_unix_micros", Kind::Int),
-    ("seconds", Kind::Real),
-    ("events", Kind::Int),
-    ("allocations", Kind::Int),
-    ("steps", Kind::Int),
-    ("failed_requests", Kind::Int),
-    ("peak", Kind::Int),
-    ("peak_event", Kind::Int),
-    ("peak_seconds", Kind::Real),
-    ("peak_step", Kind::Int),
-    ("peak_phase", Kind::Text),
-    ("peak_module", Kind::Text),
-    ("peak_unattributed", Kind::Int),
-    ("reserved_at_peak", Kind::Int),
-    ("reserved_peak", Kind::Int),
-    ("end", Kind::Int),
-    ("losses", Kind::Text),
+    ("rank", ColumnType::Int),
+    ("device", ColumnType::Text),
+    ("device_name", ColumnType::Text),
+    ("device_bytes", ColumnType::Int),
+    ("host", ColumnType::Text),
+    ("started_unix_micros", ColumnType::Int),
+    ("seconds", ColumnType::Real),
+    ("events", ColumnType::Int),
+    ("allocations", ColumnType::Int),
+    ("steps", ColumnType::Int),
+    ("failed_requests", ColumnType::Int),
+    ("peak", ColumnType::Int),
+    ("peak_event", ColumnType::Int),
+    ("peak_seconds", ColumnType::Real),
+    ("peak_step", ColumnType::Int),
+    ("peak_phase", ColumnType::Text),
+    ("peak_module", ColumnType::Text),
+    ("peak_unattributed", ColumnType::Int),
+    ("reserved_at_peak", ColumnType::Int),
+    ("reserved_peak", ColumnType::Int),
+    ("end", ColumnType::Int),
+    ("losses", ColumnType::Text),
 ];
 
 /// The summary of one device of one rank.
@@ -57,11 +57,11 @@ impl RankRow {
 }
 
 /// A row for each device of a rank, in the order of the devices.
-pub(super) fn rows(source: &Source<'_>, rank: u32) -> Vec<RankRow> {
-    let all = summary(source.trace);
+pub(super) fn rows(input: &TableInput<'_>, rank: u32) -> Vec<RankRow> {
+    let all = summary(input.trace);
     let losses: Vec<String> = all.losses.0.iter().map(ToString::to_string).collect();
     let losses = losses.join("; ");
-    let found = all.devices.into_iter().filter(|found| source.has(found.device));
+    let found = all.devices.into_iter().filter(|found| input.has(found.device));
     let rows = found.map(|found| RankRow {
         rank,
         device: found.device.to_string(),

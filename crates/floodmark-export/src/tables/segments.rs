@@ -1,27 +1,27 @@
-//! `segments`: what the allocator reserved of the driver and freed, in order.
+//! `segments`: the segments that the allocator allocated from the driver and freed, in order.
 
 use floodmark_trace::{EventKind, SegmentChange, TextId};
 
-use super::sheet::{Column, Kind, int, maybe_text, text};
-use super::{Out, Source};
+use super::sheet::{Column, ColumnType, int, maybe_text, text};
+use super::{Out, TableInput};
 use crate::options::ExportError;
 
 const COLUMNS: &[Column] = &[
-    ("event", Kind::Int),
-    ("micros", Kind::Int),
-    ("device", Kind::Text),
-    ("kind", Kind::Text),
-    ("address", Kind::Int),
-    ("bytes", Kind::Int),
-    ("stream", Kind::Text),
-    ("pool", Kind::Text),
-    ("stack", Kind::Int),
+    ("event", ColumnType::Int),
+    ("micros", ColumnType::Int),
+    ("device", ColumnType::Text),
+    ("kind", ColumnType::Text),
+    ("address", ColumnType::Int),
+    ("bytes", ColumnType::Int),
+    ("stream", ColumnType::Text),
+    ("pool", ColumnType::Text),
+    ("stack", ColumnType::Int),
 ];
 
-pub(super) fn write(source: &Source<'_>, out: &mut Out<'_>) -> Result<(), ExportError> {
-    let trace = source.trace;
+pub(super) fn write(input: &TableInput<'_>, out: &mut Out<'_>) -> Result<(), ExportError> {
+    let trace = input.trace;
     let mut sheet = out.table("segments", COLUMNS)?;
-    for (at, event) in (0_u64..).zip(&trace.events).filter(|(_, event)| source.has(event.device)) {
+    for (at, event) in (0_u64..).zip(&trace.events).filter(|(_, event)| input.has(event.device)) {
         let Some(change) = event.subject.segment_change() else { continue };
         let (kind, number) = match change {
             SegmentChange::Alloc(number) => (EventKind::SegmentAlloc, number),

@@ -1,4 +1,4 @@
-//! Rows, gathered into batches of columns.
+//! Collects rows into batches of columns.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use super::coding::Table;
 use crate::options::ExportError;
 
-/// As many rows are held before they are written.
+/// A batch is written when it has this number of rows.
 const BATCH_ROWS: usize = 1 << 15;
-/// … or as much text: a column of a batch must stay below 2 GiB whatever the names are.
+/// A batch is also written when it has this many bytes of text: a column of a batch must stay below 2 GiB.
 const BATCH_TEXT_BYTES: usize = 64 << 20;
 
-/// What a column holds. Every column may have gaps.
+/// The type of a column. Every column may have nulls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ColumnType {
     Int,
     Real,
     Flag,
@@ -26,8 +26,8 @@ pub(super) enum Kind {
     Ints,
 }
 
-/// The name of a column, and what it holds.
-pub(super) type Column = (&'static str, Kind);
+/// The name and the type of a column.
+pub(super) type Column = (&'static str, ColumnType);
 
 /// One cell of a row.
 #[derive(Debug, Clone, Copy)]
@@ -39,27 +39,27 @@ pub(super) enum Cell<'a> {
     Ints(&'a [i32]),
 }
 
-/// A number, as it is written. No count of bytes or events comes near the limit.
+/// An integer. No count of bytes or events is near the limit of 63 bits.
 pub(super) fn int(number: u64) -> Cell<'static> {
     Cell::Int(Some(number.cast_signed()))
 }
 
-/// A number that may not be known.
+/// An integer that may be unknown.
 pub(super) fn maybe_int(number: Option<u64>) -> Cell<'static> {
     Cell::Int(number.map(u64::cast_signed))
 }
 
-/// A text; an empty one says nothing.
+/// A text. An empty text becomes null.
 pub(super) fn text(text: &str) -> Cell<'_> {
     Cell::Text((!text.is_empty()).then_some(text))
 }
 
-/// A text that may not be there.
+/// A text that may be missing.
 pub(super) fn maybe_text(found: Option<&str>) -> Cell<'_> {
     text(found.unwrap_or_default())
 }
 
-/// Yes or no.
+/// A boolean.
 pub(super) fn flag(value: bool) -> Cell<'static> {
     Cell::Flag(Some(value))
 }
@@ -74,13 +74,13 @@ enum Builder {
 }
 
 impl Builder {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: ColumnType) -> Self {
         match kind {
-            Kind::Int => Self::Int(Int64Builder::new()),
-            Kind::Real => Self::Real(Float64Builder::new()),
-            Kind::Flag => Self::Flag(BooleanBuilder::new()),
-            Kind::Text => Self::Text(StringBuilder::new()),
-            Kind::Ints => Self::Ints(ListBuilder::new(Int32Builder::new())),
+            ColumnType::Int => Self::Int(Int64Builder::new()),
+            ColumnType::Real => Self::Real(Float64Builder::new()),
+            ColumnType::Flag => Self::Flag(BooleanBuilder::new()),
+            ColumnType::Text => Self::Text(StringBuilder::new()),
+            ColumnType::Ints => Self::Ints(ListBuilder::new(Int32Builder::new())),
         }
     }
 
@@ -99,18 +99,18 @@ impl Builder {
 pub(super) fn schema(columns: &[Column]) -> SchemaRef {
     let field = |&(name, kind): &Column| {
         let data = match kind {
-            Kind::Int => DataType::Int64,
-            Kind::Real => DataType::Float64,
-            Kind::Flag => DataType::Boolean,
-            Kind::Text => DataType::Utf8,
-            Kind::Ints => DataType::new_list(DataType::Int32, true),
+            ColumnType::Int => DataType::Int64,
+            ColumnType::Real => DataType::Float64,
+            ColumnType::Flag => DataType::Boolean,
+            ColumnType::Text => DataType::Utf8,
+            ColumnType::Ints => DataType::new_list(DataType::Int32, true),
         };
         Field::new(name, data, true)
     };
     Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }
 
-/// A table that grows by rows.
+/// A table to which rows are added.
 pub(super) struct Sheet {
     table: Table,
     schema: SchemaRef,

@@ -1,39 +1,43 @@
-//! `stacks`, `frames` and `modules`: where in the program things happened.
+//! `stacks`, `frames` and `modules`: the locations in the program.
 //!
-//! A row of `stacks` has the numbers of its frames, innermost first, as a list; only stacks that something points to have
-//! one, since a call tree has many more nodes than that.
+//! A row of `stacks` has the list of its frames' numbers, innermost first. Only stacks of allocations, segments and failed
+//! requests have a row: a call tree has many more nodes.
 
 use std::collections::BTreeMap;
 
 use floodmark_trace::{CodeId, StackId, Trace, stack_flags};
 use hashbrown::HashMap;
 
-use super::sheet::{Cell, Column, Kind, flag, int, maybe_text, text};
-use super::{Out, Source};
+use super::sheet::{Cell, Column, ColumnType, flag, int, maybe_text, text};
+use super::{Out, TableInput};
 use crate::options::ExportError;
 
-const STACKS: &[Column] =
-    &[("stack", Kind::Int), ("depth", Kind::Int), ("module", Kind::Text), ("frames", Kind::Ints)];
-const FRAMES: &[Column] = &[
-    ("frame", Kind::Int),
-    ("file", Kind::Text),
-    ("line", Kind::Int),
-    ("function", Kind::Text),
-    ("is_torch", Kind::Flag),
+const STACKS: &[Column] = &[
+    ("stack", ColumnType::Int),
+    ("depth", ColumnType::Int),
+    ("module", ColumnType::Text),
+    ("frames", ColumnType::Ints),
 ];
-const MODULES: &[Column] = &[("module", Kind::Text), ("class", Kind::Text)];
+const FRAMES: &[Column] = &[
+    ("frame", ColumnType::Int),
+    ("file", ColumnType::Text),
+    ("line", ColumnType::Int),
+    ("function", ColumnType::Text),
+    ("is_torch", ColumnType::Flag),
+];
+const MODULES: &[Column] = &[("module", ColumnType::Text), ("class", ColumnType::Text)];
 
 /// A function and a line of it.
 type Frame = (CodeId, u32);
 
-pub(super) fn write(source: &Source<'_>, out: &mut Out<'_>) -> Result<(), ExportError> {
-    let trace = source.trace;
+pub(super) fn write(input: &TableInput<'_>, out: &mut Out<'_>) -> Result<(), ExportError> {
+    let trace = input.trace;
     let mut numbers: HashMap<Frame, i32> = HashMap::new();
     let mut frames: Vec<(Frame, bool)> = Vec::new();
     let mut modules: BTreeMap<&str, &str> = BTreeMap::new();
     let mut sheet = out.table("stacks", STACKS)?;
     let mut of_stack = Vec::new();
-    for id in used(source) {
+    for id in used(input) {
         of_stack.clear();
         for (_, node) in trace.frames(id).filter(|(_, node)| trace.code(node.code).is_some()) {
             let frame = (node.code, node.line);
@@ -82,11 +86,11 @@ fn write_frames(
     sheet.finish()
 }
 
-/// The stacks that allocations, segments and failed requests have.
-fn used(source: &Source<'_>) -> Vec<StackId> {
-    let trace = source.trace;
+/// The stacks of allocations, segments and failed requests.
+fn used(input: &TableInput<'_>) -> Vec<StackId> {
+    let trace = input.trace;
     let mut is_used = vec![false; trace.stack_count()];
-    let of_allocations = trace.allocations.iter().filter(|one| source.has(one.device));
+    let of_allocations = trace.allocations.iter().filter(|one| input.has(one.device));
     let all = of_allocations
         .map(|allocation| allocation.stack)
         .chain(trace.segments.iter().map(|segment| segment.stack))

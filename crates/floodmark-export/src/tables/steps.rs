@@ -1,42 +1,46 @@
-//! `steps`: the peak of each step and its categories; `phases`: the peak of each phase of it.
+//! `steps`: the peak of each step and its categories; `phases`: the peak of each phase of a step.
 
 use floodmark_trace::{Bytes, Category};
 
-use super::sheet::{Cell, Column, Kind, int, maybe_int, text};
-use super::{Out, Source};
+use super::sheet::{Cell, Column, ColumnType, int, maybe_int, text};
+use super::{Out, TableInput};
 use crate::options::ExportError;
 use crate::step_rows::step_rows;
 
 const STEPS: &[Column] = &[
-    ("step", Kind::Int),
-    ("device", Kind::Text),
-    ("ended_seconds", Kind::Real),
-    ("peak", Kind::Int),
-    ("allocated", Kind::Int),
-    ("active", Kind::Int),
-    ("reserved", Kind::Int),
-    ("growth", Kind::Int),
-    ("parameter", Kind::Int),
-    ("buffer", Kind::Int),
-    ("gradient", Kind::Int),
-    ("optimizer_state", Kind::Int),
-    ("activation", Kind::Int),
-    ("input", Kind::Int),
-    ("temporary", Kind::Int),
-    ("workspace", Kind::Int),
-    ("communication", Kind::Int),
-    ("kv_cache", Kind::Int),
-    ("unknown", Kind::Int),
+    ("step", ColumnType::Int),
+    ("device", ColumnType::Text),
+    ("ended_seconds", ColumnType::Real),
+    ("peak", ColumnType::Int),
+    ("allocated", ColumnType::Int),
+    ("active", ColumnType::Int),
+    ("reserved", ColumnType::Int),
+    ("growth", ColumnType::Int),
+    ("parameter", ColumnType::Int),
+    ("buffer", ColumnType::Int),
+    ("gradient", ColumnType::Int),
+    ("optimizer_state", ColumnType::Int),
+    ("activation", ColumnType::Int),
+    ("input", ColumnType::Int),
+    ("temporary", ColumnType::Int),
+    ("workspace", ColumnType::Int),
+    ("communication", ColumnType::Int),
+    ("kv_cache", ColumnType::Int),
+    ("unknown", ColumnType::Int),
 ];
-const PHASES: &[Column] =
-    &[("step", Kind::Int), ("device", Kind::Text), ("phase", Kind::Text), ("peak", Kind::Int)];
+const PHASES: &[Column] = &[
+    ("step", ColumnType::Int),
+    ("device", ColumnType::Text),
+    ("phase", ColumnType::Text),
+    ("peak", ColumnType::Int),
+];
 
-pub(super) fn write(source: &Source<'_>, out: &mut Out<'_>) -> Result<(), ExportError> {
+pub(super) fn write(input: &TableInput<'_>, out: &mut Out<'_>) -> Result<(), ExportError> {
     let mut sheet = out.table("steps", STEPS)?;
     let mut in_phases = Vec::new();
-    for &device in &source.devices {
+    for &device in &input.devices {
         let name = device.to_string();
-        for row in step_rows(source.trace, device)? {
+        for row in step_rows(input.trace, device)? {
             let bytes = |bytes: Option<Bytes>| maybe_int(bytes.map(|bytes| bytes.0));
             let mut cells = vec![
                 int(row.step.into()),

@@ -12,7 +12,7 @@ fn events_with_the_levels_after_them() {
 }
 
 #[test]
-fn without_a_device_all_are_told() {
+fn without_a_device_all_devices_are_written() {
     let found = text(write_csv, &trace(STEPS), &Options::default());
     assert!(found.contains(",cpu,alloc,65536,"));
     assert!(found.contains(",cuda:0,alloc,8388608,"));
@@ -30,7 +30,7 @@ fn what_would_break_a_line_is_quoted() {
     assert!(found.contains(",\"x,\"\"y\"\".py\",1,f\r\n"), "{found}");
 }
 
-/// Opened in a spreadsheet, such a name would be run.
+/// A spreadsheet would run such a name.
 #[test]
 fn a_name_that_is_a_formula_is_exact_or_guarded() {
     let trace = trace("alloc a cpu 1KiB at =1+2.py:1:@f");
@@ -56,7 +56,7 @@ fn a_name_that_is_a_formula_is_exact_or_guarded() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_said() {
+fn an_unknown_device_is_an_error() {
     let error = write_csv(&trace(STEPS), &on("cuda:5"), &mut Vec::new()).unwrap_err();
     assert!(matches!(error, ExportError::Question(_)));
     assert_eq!(error.to_string(), "nothing was recorded on cuda:5; the trace has cpu, cuda:0");

@@ -15,7 +15,7 @@ pub(crate) fn events(trace: &Trace, options: &Options) -> Vec<Value> {
     serde_json::from_value(file["traceEvents"].take()).unwrap()
 }
 
-/// Time does not go back, no slice ends that did not begin, none stays open.
+/// Asserts that time does not decrease, and that every slice that begins also ends.
 pub(crate) fn check(events: &[Value]) {
     let mut last = 0;
     let mut open: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
@@ -94,7 +94,7 @@ fn categories_add_up_to_what_is_allocated() {
 }
 
 #[test]
-fn only_the_latest_events_where_that_is_asked_for() {
+fn only_the_latest_events_are_written_on_request() {
     let trace = trace(STEPS);
     let few = Options { max_events: Some(2), ..on("cuda:0") };
     let all = events(&trace, &on("cuda:0"));

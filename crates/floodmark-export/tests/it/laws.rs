@@ -1,4 +1,4 @@
-//! What is true of every recording.
+//! Properties of the exports of every recording.
 
 use floodmark_analysis::{At, Question, report};
 use floodmark_export::{Options, write_collapsed, write_speedscope, write_timeline};
@@ -9,7 +9,7 @@ use crate::event_tracks::{events, highest};
 use crate::speedscope::check;
 use crate::{text, trace};
 
-/// A script that makes sense: what is freed was allocated, and only once.
+/// A valid script: it frees only live allocations.
 fn program() -> impl Strategy<Value = String> {
     let stack =
         select(vec!["", "at a.py:1", "at a.py:2 > torch/x.py:1", "at a.py:1 in layers.0.fc"]);
@@ -40,7 +40,7 @@ fn program() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// What stacks held at the peak is the peak, in every format.
+    /// In every format, the bytes of stacks at the peak add up to it.
     #[test]
     fn weights_at_the_peak_add_up_to_it(script in program()) {
         let trace = trace(&script);
@@ -81,7 +81,7 @@ proptest! {
         }
     }
 
-    /// Whatever a program did, time does not go back, what begins ends, and the counters reach the peak.
+    /// For every program, time does not decrease, every slice that begins also ends, and the counters reach the peak.
     #[test]
     fn tracks_of_time_are_in_order(script in program()) {
         let trace = trace(&script);

@@ -55,7 +55,7 @@ fn a_picture_names_the_devices_it_leaves_out() {
 }
 
 #[test]
-fn a_picture_says_what_is_lost_and_not_what_is_derived() {
+fn a_picture_has_losses_and_not_derived_data() {
     let subtitle = |losses: Vec<Loss>| {
         let mut recorded = trace(STEPS);
         recorded.losses = Losses(losses);
@@ -73,9 +73,9 @@ fn the_cpu_has_one_line() {
     assert_eq!(chart.series.len(), 1);
 }
 
-/// A program starts for a minute, and runs for a fifth of a second.
+/// A program that is idle for a minute and then runs for a fifth of a second.
 #[test]
-fn what_is_idle_is_short_and_says_how_long_it_was() {
+fn an_idle_stretch_is_short_and_has_its_length() {
     let work = "alloc a cuda:0 1MiB at model.py:1 in fc\nfree a\n".repeat(100);
     let script = format!("wait 60000\n{work}");
     let chart = chart_of(&trace(&script), &on("cuda:0")).unwrap();
@@ -87,7 +87,7 @@ fn what_is_idle_is_short_and_says_how_long_it_was() {
 }
 
 #[test]
-fn names_that_would_run_into_each_other_are_left_out_the_important_stay() {
+fn of_names_that_would_overlap_the_important_ones_are_drawn() {
     let mark = |at: i32, emphasis| Mark { at: f64::from(at), name: format!("mark {at}"), emphasis };
     let mut marks: Vec<Mark> = (0..50).map(|at| mark(at, Emphasis::Quiet)).collect();
     marks.push(mark(77, Emphasis::Strong));

@@ -1,4 +1,4 @@
-//! Pictures in pixels, read by the `png` crate.
+//! Pictures in pixels, read with the `png` crate.
 
 use std::io::Cursor;
 
@@ -32,7 +32,7 @@ impl Pixels {
         self.rgb.iter().filter(|pixel| **pixel == colour).count()
     }
 
-    /// How many pixels two pictures have that differ.
+    /// The number of different pixels of two pictures.
     fn difference(&self, other: &Self) -> usize {
         assert_eq!((self.width, self.height), (other.width, other.height));
         self.rgb.iter().zip(&other.rgb).filter(|(one, other)| one != other).count()

@@ -1,4 +1,4 @@
-//! Files for speedscope, checked against what its schema and its importer require.
+//! Files for speedscope, checked with the rules of its schema and its importer.
 
 use floodmark_analysis::LayerSource;
 use floodmark_export::{Options, write_speedscope};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{STEPS, on, text, trace};
 
-/// What `file-format-schema.json` demands of sampled profiles, and the importer besides.
+/// Asserts the rules of `file-format-schema.json` and of the importer for sampled profiles.
 pub(crate) fn check(file: &Value) {
     assert_eq!(file["$schema"], "https://www.speedscope.app/file-format-schema.json");
     let frames = file["shared"]["frames"].as_array().unwrap();
@@ -69,7 +69,7 @@ fn every_device_has_two_profiles_and_the_fullest_is_shown_first() {
 }
 
 #[test]
-fn layers_lie_inside_each_other() {
+fn layers_are_nested() {
     let script = "phase begin layer a
         phase begin layer a.b
         alloc x cpu 1KiB

@@ -1,4 +1,4 @@
-//! What held memory at the peak, as collapsed stacks and as a flame graph.
+//! Live bytes at the peak, as collapsed stacks and as a flame graph.
 
 use floodmark_analysis::FrameChoice;
 use floodmark_export::{Options, write_collapsed, write_flamegraph};
@@ -17,7 +17,7 @@ fn a_stack_is_a_line_with_its_bytes() {
 }
 
 #[test]
-fn frames_of_torch_are_there_when_asked() {
+fn frames_of_torch_are_written_on_request() {
     let options = Options { frames: FrameChoice::Python, ..on("cuda:0") };
     let found = text(write_collapsed, &trace(STEPS), &options);
     assert!(found.starts_with("_call_impl (torch/module.py:9);main (train.py:5);forward"));
@@ -31,7 +31,7 @@ fn frames_cannot_break_a_line() {
 }
 
 #[test]
-fn a_flame_graph_has_a_box_for_each_call_and_is_as_wide_as_what_it_held() {
+fn a_flame_graph_has_a_box_for_each_call_with_the_width_of_its_bytes() {
     let found = text(write_flamegraph, &trace(STEPS), &on("cuda:0"));
     let boxes: Vec<&str> = found.lines().filter(|line| line.starts_with("<g ")).collect();
     let title = |line: &str| {

@@ -13,11 +13,11 @@ use crate::{STEPS, on, trace};
 
 /// Files that are kept in memory.
 #[derive(Default)]
-pub(crate) struct Kept(BTreeMap<String, Arc<Mutex<Vec<u8>>>>);
+pub(crate) struct MemoryFiles(BTreeMap<String, Arc<Mutex<Vec<u8>>>>);
 
-struct One(Arc<Mutex<Vec<u8>>>);
+struct MemoryFile(Arc<Mutex<Vec<u8>>>);
 
-impl Write for One {
+impl Write for MemoryFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -27,16 +27,16 @@ impl Write for One {
     }
 }
 
-impl Files for Kept {
+impl Files for MemoryFiles {
     fn create(&mut self, name: &str) -> io::Result<Box<dyn Write + Send>> {
         let bytes = Arc::default();
         let old = self.0.insert(name.to_owned(), Arc::clone(&bytes));
         assert!(old.is_none(), "{name} is written twice");
-        Ok(Box::new(One(bytes)))
+        Ok(Box::new(MemoryFile(bytes)))
     }
 }
 
-impl Kept {
+impl MemoryFiles {
     fn names(&self) -> Vec<&str> {
         self.0.keys().map(String::as_str).collect()
     }
@@ -52,8 +52,8 @@ impl Kept {
     }
 }
 
-fn tables(script: &str, options: &Options, coding: Coding) -> Kept {
-    let mut files = Kept::default();
+fn tables(script: &str, options: &Options, coding: Coding) -> MemoryFiles {
+    let mut files = MemoryFiles::default();
     let rows = write_tables(&trace(script), options, 3, coding, &mut files).unwrap();
     write_ranks(&rows, coding, &mut files).unwrap();
     files
@@ -83,7 +83,7 @@ fn a_rank_is_a_folder() {
 }
 
 #[test]
-fn what_was_there_at_the_peak_adds_up_to_it() {
+fn live_allocations_at_the_peak_add_up_to_it() {
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
     let files = tables(STEPS, &on("cuda:0"), Coding::Arrow);
@@ -107,7 +107,7 @@ fn what_was_there_at_the_peak_adds_up_to_it() {
 
 #[test]
 fn a_device_alone() {
-    let mut files = Kept::default();
+    let mut files = MemoryFiles::default();
     let rows = write_tables(&trace(STEPS), &on("cpu"), 0, Coding::Arrow, &mut files).unwrap();
     assert_eq!(rows.len(), 1);
     let count: usize = files
@@ -122,7 +122,7 @@ fn a_device_alone() {
 
 #[test]
 fn an_event_file_has_a_plain_name() {
-    let mut files = Kept::default();
+    let mut files = MemoryFiles::default();
     write_tensorboard(&trace(STEPS), &Options::default(), "rank=3/", &mut files).unwrap();
     assert_eq!(files.names(), ["rank=3/events.out.tfevents.0000000000.host.0.floodmark"]);
 }
