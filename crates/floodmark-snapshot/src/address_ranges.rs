@@ -10,10 +10,6 @@ pub(crate) struct AddressRanges<T> {
 }
 
 impl<T: Copy> AddressRanges<T> {
-    pub(crate) fn new() -> Self {
-        Self { by_start: BTreeMap::new() }
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.by_start.len()
     }
@@ -61,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_part_of_a_range_is_removed() {
-        let mut ranges = AddressRanges::new();
+        let mut ranges = AddressRanges::default();
         ranges.add(1000, 100, 'a');
         ranges.add(2000, 100, 'b');
         ranges.add(3000, 0, 'c');

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use floodmark_trace::{DecompressionLimit, Trace};
 
-use crate::contents::snapshot::SnapshotContents;
+use crate::contents::snapshot::Contents;
 use crate::contents::value::Value;
 use crate::error::{FLOOD, PACKED_FLOOD, SnapshotError};
 use crate::import::import;
@@ -61,10 +61,7 @@ pub fn read_snapshot_from(
 }
 
 /// Reads the pickle in a compressed file.
-fn read_decompressed(
-    decoder: impl Read,
-    limit: u64,
-) -> Result<(Value, SnapshotContents), SnapshotError> {
+fn read_decompressed(decoder: impl Read, limit: u64) -> Result<(Value, Contents), SnapshotError> {
     let (start, decoder) = peek(decoder).map_err(SnapshotError::Compression)?;
     match kind(&start) {
         FileKind::Pickle => Unpickler::new(ReaderInput::new(decoder, limit)).run(),

@@ -7,7 +7,7 @@ use crate::sentence;
 use crate::sheet::Sheet;
 
 /// The shown parts of an answer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct AnswerText {
     /// The answer in a few words.
     pub above: Vec<String>,

@@ -10,154 +10,140 @@ use floodmark_export::{
 use floodmark_snapshot::write_snapshot;
 use floodmark_trace::{Device, Trace};
 
-/// A format of another tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// The page of `floodmark view` in one file, which needs no server
-    Html,
-    /// A memory snapshot of torch, for its `_memory_viz.py` and <https://pytorch.org/memory_viz>
-    TorchSnapshot,
-    /// Memory by call stack, at the peak and over time, for <https://www.speedscope.app>
-    Speedscope,
-    /// Counters, phases, modules and the largest allocations over time, for <https://ui.perfetto.dev>
-    Perfetto,
-    /// The same as JSON, for `chrome://tracing` and others; larger
-    Chrome,
-    /// Events, allocations, stacks and steps as tables, a folder for each rank, for DuckDB, Polars or Spark
-    Parquet,
-    /// The same tables as Arrow's own files
-    Arrow,
-    /// A point for each step and a picture, as event files in a folder
-    Tensorboard,
-    /// Events, layers and a summary, as JSON
-    Timeline,
-    /// A picture of memory over time, by category
-    Svg,
-    /// The same picture in pixels
-    Png,
-    /// Every event, as comma-separated values
-    Csv,
-    /// A row for each step, as comma-separated values
-    CsvSteps,
-    /// Live bytes of each call stack at the peak, a line each, for flame graph tools
-    Collapsed,
-    /// Live bytes of each call stack at the peak, as a picture for the browser
-    Flamegraph,
+macro_rules! formats {
+    ($($format:ident {
+        name: $name:literal,
+        ending: $ending:literal,
+        about: $about:literal,
+        reader: $reader:literal,
+    })*) => {
+        /// A format of another tool.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Format {
+            $(#[doc = $about] $format,)*
+        }
+
+        impl Format {
+            /// Every format, in the order in which help lists them.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$format),*];
+
+            /// Its name on the command line.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$format => $name),* }
+            }
+
+            /// The ending of its files.
+            pub fn ending(self) -> &'static str {
+                match self { $(Self::$format => $ending),* }
+            }
+
+            /// What it is, in a line.
+            pub fn about(self) -> &'static str {
+                match self { $(Self::$format => $about),* }
+            }
+
+            /// The program that reads it.
+            pub fn reader(self) -> &'static str {
+                match self { $(Self::$format => $reader),* }
+            }
+        }
+    };
+}
+
+formats! {
+    Html {
+        name: "html",
+        ending: "html",
+        about: "The page of `floodmark view` in one file, which needs no server",
+        reader: "open it in a browser",
+    }
+    TorchSnapshot {
+        name: "torch-snapshot",
+        ending: "snapshot.pickle",
+        about: "A memory snapshot of torch, for its `_memory_viz.py` and <https://pytorch.org/memory_viz>",
+        reader: "see it with `python -m torch.cuda._memory_viz trace_plot FILE`",
+    }
+    Speedscope {
+        name: "speedscope",
+        ending: "speedscope.json",
+        about: "Memory by call stack, at the peak and over time, for <https://www.speedscope.app>",
+        reader: "drop it on https://www.speedscope.app",
+    }
+    Perfetto {
+        name: "perfetto",
+        ending: "pftrace",
+        about: "Counters, phases, modules and the largest allocations over time, for <https://ui.perfetto.dev>",
+        reader: "open it at https://ui.perfetto.dev",
+    }
+    Chrome {
+        name: "chrome",
+        ending: "chrome.json",
+        about: "The same as JSON, for `chrome://tracing` and others; larger",
+        reader: "open it at `chrome://tracing` or https://ui.perfetto.dev",
+    }
+    Parquet {
+        name: "parquet",
+        ending: "parquet",
+        about: "Events, allocations, stacks and steps as tables, a folder for each rank, for DuckDB, Polars or Spark",
+        reader: "DuckDB: `SELECT * FROM 'FOLDER/rank=*/allocations.parquet'`",
+    }
+    Arrow {
+        name: "arrow",
+        ending: "arrow",
+        about: "The same tables as Arrow's own files",
+        reader: "pyarrow and Polars read it",
+    }
+    Tensorboard {
+        name: "tensorboard",
+        ending: "tensorboard",
+        about: "A point for each step and a picture, as event files in a folder",
+        reader: "see it with `tensorboard --logdir FOLDER`",
+    }
+    Timeline {
+        name: "timeline",
+        ending: "timeline.json",
+        about: "Events, layers and a summary, as JSON",
+        reader: "it is JSON: `events`, `layer_stats` and `summary`",
+    }
+    Svg {
+        name: "svg",
+        ending: "svg",
+        about: "A picture of memory over time, by category",
+        reader: "open it in a browser",
+    }
+    Png {
+        name: "png",
+        ending: "png",
+        about: "The same picture in pixels",
+        reader: "open it in any viewer of pictures",
+    }
+    Csv {
+        name: "csv",
+        ending: "csv",
+        about: "Every event, as comma-separated values",
+        reader: "any spreadsheet and pandas read it",
+    }
+    CsvSteps {
+        name: "csv-steps",
+        ending: "steps.csv",
+        about: "A row for each step, as comma-separated values",
+        reader: "any spreadsheet and pandas read it",
+    }
+    Collapsed {
+        name: "collapsed",
+        ending: "collapsed.txt",
+        about: "Live bytes of each call stack at the peak, a line each, for flame graph tools",
+        reader: "any flame graph tool reads it",
+    }
+    Flamegraph {
+        name: "flamegraph",
+        ending: "flamegraph.svg",
+        about: "Live bytes of each call stack at the peak, as a picture for the browser",
+        reader: "open it in a browser",
+    }
 }
 
 impl Format {
-    /// Every format, in the order in which help lists them.
-    pub const ALL: [Self; 15] = [
-        Self::Html,
-        Self::TorchSnapshot,
-        Self::Speedscope,
-        Self::Perfetto,
-        Self::Chrome,
-        Self::Parquet,
-        Self::Arrow,
-        Self::Tensorboard,
-        Self::Timeline,
-        Self::Svg,
-        Self::Png,
-        Self::Csv,
-        Self::CsvSteps,
-        Self::Collapsed,
-        Self::Flamegraph,
-    ];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Html => "html",
-            Self::TorchSnapshot => "torch-snapshot",
-            Self::Speedscope => "speedscope",
-            Self::Perfetto => "perfetto",
-            Self::Chrome => "chrome",
-            Self::Parquet => "parquet",
-            Self::Arrow => "arrow",
-            Self::Tensorboard => "tensorboard",
-            Self::Timeline => "timeline",
-            Self::Svg => "svg",
-            Self::Png => "png",
-            Self::Csv => "csv",
-            Self::CsvSteps => "csv-steps",
-            Self::Collapsed => "collapsed",
-            Self::Flamegraph => "flamegraph",
-        }
-    }
-
-    /// What it is, in a line.
-    pub fn about(self) -> &'static str {
-        match self {
-            Self::Html => "The page of `floodmark view` in one file, which needs no server",
-            Self::TorchSnapshot => {
-                "A memory snapshot of torch, for its `_memory_viz.py` and <https://pytorch.org/memory_viz>"
-            }
-            Self::Speedscope => {
-                "Memory by call stack, at the peak and over time, for <https://www.speedscope.app>"
-            }
-            Self::Perfetto => {
-                "Counters, phases, modules and the largest allocations over time, for <https://ui.perfetto.dev>"
-            }
-            Self::Chrome => "The same as JSON, for `chrome://tracing` and others; larger",
-            Self::Parquet => {
-                "Events, allocations, stacks and steps as tables, a folder for each rank, for DuckDB, Polars or Spark"
-            }
-            Self::Arrow => "The same tables as Arrow's own files",
-            Self::Tensorboard => "A point for each step and a picture, as event files in a folder",
-            Self::Timeline => "Events, layers and a summary, as JSON",
-            Self::Svg => "A picture of memory over time, by category",
-            Self::Png => "The same picture in pixels",
-            Self::Csv => "Every event, as comma-separated values",
-            Self::CsvSteps => "A row for each step, as comma-separated values",
-            Self::Collapsed => {
-                "Live bytes of each call stack at the peak, a line each, for flame graph tools"
-            }
-            Self::Flamegraph => {
-                "Live bytes of each call stack at the peak, as a picture for the browser"
-            }
-        }
-    }
-
-    /// The program that reads it.
-    pub fn reader(self) -> &'static str {
-        match self {
-            Self::TorchSnapshot => "see it with `python -m torch.cuda._memory_viz trace_plot FILE`",
-            Self::Speedscope => "drop it on https://www.speedscope.app",
-            Self::Perfetto => "open it at https://ui.perfetto.dev",
-            Self::Chrome => "open it at `chrome://tracing` or https://ui.perfetto.dev",
-            Self::Parquet => "DuckDB: `SELECT * FROM 'FOLDER/rank=*/allocations.parquet'`",
-            Self::Arrow => "pyarrow and Polars read it",
-            Self::Tensorboard => "see it with `tensorboard --logdir FOLDER`",
-            Self::Timeline => "it is JSON: `events`, `layer_stats` and `summary`",
-            Self::Html | Self::Svg | Self::Flamegraph => "open it in a browser",
-            Self::Png => "open it in any viewer of pictures",
-            Self::Csv | Self::CsvSteps => "any spreadsheet and pandas read it",
-            Self::Collapsed => "any flame graph tool reads it",
-        }
-    }
-
-    /// The ending of its files.
-    pub fn ending(self) -> &'static str {
-        match self {
-            Self::Html => "html",
-            Self::TorchSnapshot => "snapshot.pickle",
-            Self::Speedscope => "speedscope.json",
-            Self::Perfetto => "pftrace",
-            Self::Chrome => "chrome.json",
-            Self::Parquet => "parquet",
-            Self::Arrow => "arrow",
-            Self::Tensorboard => "tensorboard",
-            Self::Timeline => "timeline.json",
-            Self::Svg => "svg",
-            Self::Png => "png",
-            Self::Csv => "csv",
-            Self::CsvSteps => "steps.csv",
-            Self::Collapsed => "collapsed.txt",
-            Self::Flamegraph => "flamegraph.svg",
-        }
-    }
-
     /// What is written for each rank, if the format is a folder.
     pub fn folder(self) -> Option<Folder> {
         match self {

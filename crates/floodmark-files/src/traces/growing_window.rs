@@ -19,12 +19,12 @@ use crate::traces::regular_file::open_regular;
 /// A recording that is read while it is open.
 #[derive(Debug, Default)]
 pub struct GrowingWindow {
-    state: Arc<RwLock<State>>,
+    state: Arc<RwLock<WindowState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    source: Source,
+struct WindowState {
+    trace: WindowTrace,
     /// The index, since the first question.
     index: OnceLock<GrowingIndex>,
     /// The number of reads. A view with another number is older.
@@ -32,26 +32,26 @@ struct State {
 }
 
 #[derive(Debug)]
-enum Source {
+enum WindowTrace {
     Memory { trace: Box<GrowingTrace>, batches: usize },
     File(Box<GrowingReader>),
 }
 
-impl Default for Source {
+impl Default for WindowTrace {
     fn default() -> Self {
         Self::Memory { trace: Box::default(), batches: 0 }
     }
 }
 
-impl State {
+impl WindowState {
     fn trace(&self) -> &Trace {
-        match &self.source {
-            Source::Memory { trace, .. } => trace.completed(),
-            Source::File(reader) => reader.completed(),
+        match &self.trace {
+            WindowTrace::Memory { trace, .. } => trace.completed(),
+            WindowTrace::File(reader) => reader.completed(),
         }
     }
 
-    /// Marks older views as outdated.
+    /// Marks older views as outdated, and extends the index.
     fn note_growth(&mut self) {
         self.revision += 1;
         if let Some(mut index) = self.index.take() {
@@ -69,7 +69,7 @@ impl GrowingWindow {
         news: impl FnOnce(usize) -> Option<(Vec<Batch>, Header, Option<Ending>)>,
     ) -> Option<TraceView> {
         let mut state = self.state.write();
-        let Source::Memory { trace, batches } = &mut state.source else { return None };
+        let WindowTrace::Memory { trace, batches } = &mut state.trace else { return None };
         let (new, header, ending) = news(*batches)?;
         let known = trace.completed();
         let is_same = new.is_empty() && known.header == header && known.ending == ending;
@@ -87,12 +87,12 @@ impl GrowingWindow {
     /// Reads what is new in the file of a window. The journal is not read: the recorder has written all requested records.
     pub fn read_file(&self, path: &Path) -> Result<TraceView, OpenError> {
         let mut state = self.state.write();
-        if matches!(state.source, Source::Memory { .. }) {
+        if matches!(state.trace, WindowTrace::Memory { .. }) {
             // The window did not fit in memory: the file has all events.
-            state.source = Source::File(Box::default());
+            state.trace = WindowTrace::File(Box::default());
             state.index = OnceLock::new();
         }
-        if let Source::File(reader) = &mut state.source
+        if let WindowTrace::File(reader) = &mut state.trace
             && read_more(path, reader)?
         {
             reader.complete()?;
@@ -101,7 +101,7 @@ impl GrowingWindow {
         Ok(self.view(&state))
     }
 
-    fn view(&self, state: &State) -> TraceView {
+    fn view(&self, state: &WindowState) -> TraceView {
         let (revision, point) = (state.revision, state.trace().point());
         let shared = Some(Shared { state: Arc::clone(&self.state), revision, point });
         TraceView { shared, own: OnceLock::new() }
@@ -129,7 +129,7 @@ pub struct TraceView {
 /// The window of a view.
 #[derive(Debug)]
 struct Shared {
-    state: Arc<RwLock<State>>,
+    state: Arc<RwLock<WindowState>>,
     revision: u64,
     point: TracePoint,
 }

@@ -26,8 +26,8 @@ impl Journal {
     /// Reads the journal of the trace `path`; empty if there is none.
     pub(crate) fn read(path: &Path) -> Result<Self, OpenError> {
         // The lock is read first: what a program writes before it ends is then read, not missed.
-        let state = State::read(path)?;
-        let held_by = state.as_ref().and_then(State::held_by);
+        let state = JournalState::read(path)?;
+        let held_by = state.as_ref().and_then(JournalState::held_by);
         let mut files: Vec<Vec<u8>> = state.into_iter().map(|state| state.bytes).collect();
         for path in record_files(path)? {
             if let Some(mut file) = open_present(&path)? {
@@ -53,12 +53,12 @@ impl Journal {
 
 /// Whether a live recording writes the trace `path`.
 pub fn is_being_recorded(path: &Path) -> Result<bool, OpenError> {
-    Ok(State::read(path)?.is_some_and(|state| state.is_held))
+    Ok(JournalState::read(path)?.is_some_and(|state| state.is_held))
 }
 
 /// Whether the program of this trace still records.
 pub(crate) fn is_running(path: &Path, trace: &Trace) -> bool {
-    let state = State::read(path).ok().flatten();
+    let state = JournalState::read(path).ok().flatten();
     state.and_then(|state| state.held_by()).is_some_and(|held_by| is_session(trace, held_by))
 }
 
@@ -66,12 +66,12 @@ fn is_session(trace: &Trace, session: u64) -> bool {
     u64::from_str_radix(&trace.header.session, 16) == Ok(session)
 }
 
-struct State {
+struct JournalState {
     bytes: Vec<u8>,
     is_held: bool,
 }
 
-impl State {
+impl JournalState {
     fn read(path: &Path) -> Result<Option<Self>, OpenError> {
         let Some(file) = open_present(&folder(path).join(STATE_FILE))? else { return Ok(None) };
         // On a file system without locks it is unknown whether the program runs.
@@ -88,7 +88,7 @@ impl State {
 
 /// The state and the used lines of the ledger; empty if there is no journal.
 pub(crate) fn journal_counters(path: &Path) -> Result<Vec<u8>, OpenError> {
-    let mut counters = State::read(path)?.map(|state| state.bytes).unwrap_or_default();
+    let mut counters = JournalState::read(path)?.map(|state| state.bytes).unwrap_or_default();
     let lines = record_files(path)?.len() * LEDGER_LINE_BYTES;
     if let Some(ledger) = open_present(&folder(path).join(LEDGER_NAME))? {
         ledger.take(lines as u64).read_to_end(&mut counters)?;

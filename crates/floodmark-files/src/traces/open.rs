@@ -162,9 +162,9 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Default)]
-    struct Seen(Mutex<Vec<(u64, Option<u64>)>>);
+    struct ReportedProgress(Mutex<Vec<(u64, Option<u64>)>>);
 
-    impl Progress for Seen {
+    impl Progress for ReportedProgress {
         fn at(&self, done: u64, total: Option<u64>) {
             self.0.lock().unwrap().push((done, total));
         }
@@ -175,7 +175,7 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../fixtures/recordings/zoo/lstm.pickle.gz");
         let bytes = path.metadata().unwrap().len();
-        let seen = Seen::default();
+        let seen = ReportedProgress::default();
         open_trace_with(&path, &seen).unwrap();
         let seen = seen.0.into_inner().unwrap();
         assert!(seen.iter().all(|&(_, total)| total == Some(bytes)));

@@ -38,8 +38,8 @@ pub(crate) struct CallTree {
     seed: u64,
 }
 
-impl CallTree {
-    pub(crate) fn new() -> Self {
+impl Default for CallTree {
+    fn default() -> Self {
         Self {
             frames: Vec::new(),
             by_frame: HashMap::new(),
@@ -49,7 +49,9 @@ impl CallTree {
             seed: random_seed(),
         }
     }
+}
 
+impl CallTree {
     pub(crate) fn add_frame(&mut self, frame: Frame) -> u32 {
         *self.by_frame.entry(frame).or_insert_with(|| {
             self.frames.push(frame);
@@ -98,7 +100,7 @@ mod tests {
 
     #[test]
     fn lists_share_their_callers() {
-        let mut tree = CallTree::new();
+        let mut tree = CallTree::default();
         let [a, b, c] = [1, 2, 3].map(|line| tree.add_frame(Frame { file: 1, name: 2, line }));
         let (inner, outer) = (tree.add_stack(&[a, b, c]), tree.add_stack(&[b, c]));
         assert_eq!(tree.nodes[inner as usize].parent, outer);

@@ -24,7 +24,7 @@ pub(crate) enum BlockState {
 /// A block of a segment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Block {
-    /// torch 2.0 writes no addresses: there [`SnapshotContents::add_segment`] computes them.
+    /// torch 2.0 writes no addresses: there [`Contents::add_segment`] computes them.
     pub(crate) addr: u64,
     pub(crate) size: u64,
     pub(crate) requested: u64,
@@ -53,8 +53,8 @@ pub(crate) struct Annotation {
 }
 
 /// All values of a snapshot.
-#[derive(Debug)]
-pub(crate) struct SnapshotContents {
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
     pub(crate) strings: Strings,
     pub(crate) call_tree: CallTree,
     pub(crate) entries: TraceEntries,
@@ -78,32 +78,13 @@ pub(crate) struct SnapshotContents {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SnapshotDict {
     pub(crate) segments: Option<IndexRange>,
-    /// Index into [`SnapshotContents::traces`].
+    /// Index into [`Contents::traces`].
     pub(crate) traces: Option<u32>,
     pub(crate) annotations: IndexRange,
     pub(crate) has_host_memory: bool,
 }
 
-impl SnapshotContents {
-    pub(crate) fn new() -> Self {
-        Self {
-            strings: Strings::new(),
-            call_tree: CallTree::new(),
-            entries: TraceEntries::default(),
-            pools: Vec::new(),
-            by_pool: HashMap::new(),
-            blocks: Vec::new(),
-            segments: Vec::new(),
-            annotations: Vec::new(),
-            history_items: Vec::new(),
-            traces: Vec::new(),
-            allocator_conf: known::EMPTY,
-            seen_keys: SeenKeys::default(),
-            snapshot: SnapshotDict::default(),
-            out_of_place: 0,
-        }
-    }
-
+impl Contents {
     pub(crate) fn add_pool(&mut self, pair: (i64, i64)) -> Value {
         Value::Pool(*self.by_pool.entry(pair).or_insert_with(|| {
             self.pools.push(pair);

@@ -18,8 +18,8 @@ pub(crate) struct Strings {
     seed: u64,
 }
 
-impl Strings {
-    pub(crate) fn new() -> Self {
+impl Default for Strings {
+    fn default() -> Self {
         let mut strings = Self {
             text: String::new(),
             ends: Vec::new(),
@@ -32,7 +32,9 @@ impl Strings {
         }
         strings
     }
+}
 
+impl Strings {
     /// The number of a string, which is added if it is new.
     pub(crate) fn intern(&mut self, text: &str) -> StringId {
         let hash = hash_bytes(self.seed, text.as_bytes());
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn known_strings_have_their_index() {
-        let mut strings = Strings::new();
+        let mut strings = Strings::default();
         assert_eq!(strings.ends.len(), KNOWN.len());
         assert_eq!(strings.get(NOT_COMPILED), "N/A");
         assert_eq!(strings.intern("stage"), STAGE);

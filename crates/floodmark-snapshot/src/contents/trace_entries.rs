@@ -40,9 +40,7 @@ pub(crate) struct RepeatedFields {
     pub(crate) stream: u64,
     /// Number of the pool plus one; 0 where the event has no pool.
     pub(crate) pool: u32,
-    /// `compile_context`.
     pub(crate) compile_context: StringId,
-    /// `user_metadata`.
     pub(crate) user_metadata: StringId,
 }
 
@@ -59,6 +57,13 @@ pub(crate) struct TraceEntry {
     /// Number of the call stack plus one; 0 where the event has no `frames`.
     pub(crate) stack: u32,
     pub(crate) repeated: RepeatedFields,
+}
+
+impl TraceEntry {
+    /// The number of the pool, if the event has one.
+    pub(crate) fn pool(&self) -> Option<u32> {
+        self.repeated.pool.checked_sub(1)
+    }
 }
 
 const ACTION_BITS: u16 = 0xf;

@@ -2,11 +2,18 @@
 
 use crate::format::known_strings::StringId;
 
-/// A range of indexes into one of the lists in [`crate::contents::snapshot::SnapshotContents`].
+/// A range of indexes into one of the lists in [`crate::contents::snapshot::Contents`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct IndexRange {
     pub(crate) first: u32,
     pub(crate) end: u32,
+}
+
+impl IndexRange {
+    /// The part of a list; empty if the list has no such part.
+    pub(crate) fn slice<T>(self, all: &[T]) -> &[T] {
+        all.get(self.first as usize..self.end as usize).unwrap_or_default()
+    }
 }
 
 /// The kind of a list's items.

@@ -6,7 +6,7 @@ use floodmark_trace::{AllocationId, Bytes, Device, Total};
 use hashbrown::HashMap;
 
 use super::initial_blocks::{FinalMemory, InitialMemory, find_initial_memory};
-use crate::contents::snapshot::{Block, BlockState, Segment, SnapshotContents};
+use crate::contents::snapshot::{Block, BlockState, Contents, Segment};
 use crate::contents::trace_entries::{EntryCursor, TraceEntries, TraceEntry};
 use crate::contents::value::IndexRange;
 
@@ -31,12 +31,12 @@ pub(super) struct DeviceHistory {
 
 /// The histories of all devices, with the memory before their first events.
 pub(super) fn device_histories(
-    contents: &mut SnapshotContents,
+    contents: &mut Contents,
     segments: IndexRange,
     traces: &[IndexRange],
 ) -> Vec<DeviceHistory> {
     let mut by_device: BTreeMap<i8, (Vec<Segment>, IndexRange)> = BTreeMap::new();
-    for segment in slice(&contents.segments, segments) {
+    for segment in segments.slice(&contents.segments) {
         by_device.entry(segment.device).or_default().0.push(*segment);
     }
     for (device, &events) in (0..=i8::MAX).zip(traces) {
@@ -84,7 +84,7 @@ impl DeviceHistory {
     /// The pool of an event. Before torch 2.12 only the segments at the end have a pool. Earlier segments at the same addresses
     /// may have belonged to another one.
     pub(super) fn pool_of(&self, entry: &TraceEntry) -> Option<u32> {
-        entry.repeated.pool.checked_sub(1).or_else(|| {
+        entry.pool().or_else(|| {
             if !self.has_pools {
                 return None;
             }
@@ -121,9 +121,4 @@ impl DeviceHistory {
             reserved: self.segments.iter().map(|segment| Bytes(segment.bytes)).sum(),
         }
     }
-}
-
-/// A part of a list; empty if the range is invalid.
-pub(super) fn slice<T>(all: &[T], range: IndexRange) -> &[T] {
-    all.get(range.first as usize..range.end as usize).unwrap_or_default()
 }

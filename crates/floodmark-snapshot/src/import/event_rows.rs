@@ -125,10 +125,10 @@ impl TraceImport<'_> {
                     self.builder.push(&row);
                 }
             }
-            Action::SegmentAlloc
-            | Action::SegmentFree
-            | Action::SegmentMap
-            | Action::SegmentUnmap => self.add_segment(history, entry, row),
+            Action::SegmentAlloc => self.add_segment(history, entry, row, EventKind::SegmentAlloc),
+            Action::SegmentFree => self.add_segment(history, entry, row, EventKind::SegmentFree),
+            Action::SegmentMap => self.add_segment(history, entry, row, EventKind::SegmentMap),
+            Action::SegmentUnmap => self.add_segment(history, entry, row, EventKind::SegmentUnmap),
             Action::Oom => {
                 row.kind = EventKind::Oom;
                 (row.addr, row.bytes) = (entry.addr, entry.size);
@@ -184,19 +184,18 @@ impl TraceImport<'_> {
         self.builder.push(&row);
     }
 
-    fn add_segment(&mut self, history: &mut DeviceHistory, entry: &TraceEntry, mut row: Row) {
-        let reserved = history.reserved;
-        (row.kind, history.reserved) = match entry.action {
-            Action::SegmentAlloc => (EventKind::SegmentAlloc, reserved.saturating_add(entry.size)),
-            Action::SegmentMap => (EventKind::SegmentMap, reserved.saturating_add(entry.size)),
-            Action::SegmentUnmap => (EventKind::SegmentUnmap, reserved.saturating_sub(entry.size)),
-            Action::SegmentFree => (EventKind::SegmentFree, reserved.saturating_sub(entry.size)),
-            // These are no events of segments.
-            Action::Alloc
-            | Action::FreeRequested
-            | Action::FreeCompleted
-            | Action::Oom
-            | Action::Annotate => return,
+    fn add_segment(
+        &mut self,
+        history: &mut DeviceHistory,
+        entry: &TraceEntry,
+        mut row: Row,
+        kind: EventKind,
+    ) {
+        row.kind = kind;
+        history.reserved = if matches!(kind, EventKind::SegmentAlloc | EventKind::SegmentMap) {
+            history.reserved.saturating_add(entry.size)
+        } else {
+            history.reserved.saturating_sub(entry.size)
         };
         (row.addr, row.bytes) = (entry.addr, entry.size);
         row.pool = self.texts.pool(history.pool_of(entry));

@@ -30,7 +30,7 @@ pub(crate) struct InitialBlock {
 }
 
 /// The attributes of a range of memory that was reserved before the history.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SegmentPart {
     pub(crate) stream: u64,
     pub(crate) pool: Option<u32>,
@@ -38,7 +38,7 @@ pub(crate) struct SegmentPart {
 }
 
 /// The memory of one device before its history, and the size of the history.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct InitialMemory {
     pub(crate) blocks: Vec<InitialBlock>,
     pub(crate) segments: AddressRanges<SegmentPart>,
@@ -68,8 +68,7 @@ impl<'a> FinalMemory<'a> {
 
     /// The blocks of a segment.
     pub(crate) fn blocks_of(&self, segment: &Segment) -> &'a [Block] {
-        let range = segment.blocks.first as usize..segment.blocks.end as usize;
-        self.blocks.get(range).unwrap_or_default()
+        segment.blocks.slice(self.blocks)
     }
 }
 
@@ -79,14 +78,7 @@ pub(crate) fn find_initial_memory(
     cursor: Option<EntryCursor>,
     end: FinalMemory<'_>,
 ) -> InitialMemory {
-    let mut before = InitialMemory {
-        blocks: Vec::new(),
-        segments: AddressRanges::new(),
-        allocations: 0,
-        streams: Vec::new(),
-        known_streams: HashSet::new(),
-        earlier_segments: HashMap::new(),
-    };
+    let mut before = InitialMemory::default();
     let mut seen = HistoryAddresses::default();
     if let Some(mut cursor) = cursor {
         while let Some(entry) = entries.next(&mut cursor, false) {
@@ -100,20 +92,11 @@ pub(crate) fn find_initial_memory(
         before.segments.add(addr, bytes, SegmentPart { stream, pool, stack });
     }
     for entry in seen.segment_events.iter().rev() {
-        match entry.action {
-            Action::SegmentAlloc | Action::SegmentMap => {
-                before.segments.remove(entry.addr, entry.size);
-            }
-            Action::SegmentFree | Action::SegmentUnmap => {
-                let (stream, pool) = (entry.repeated.stream, entry.repeated.pool.checked_sub(1));
-                before.segments.add(entry.addr, entry.size, SegmentPart { stream, pool, stack: 0 });
-            }
-            // These are no events of segments.
-            Action::Alloc
-            | Action::FreeRequested
-            | Action::FreeCompleted
-            | Action::Oom
-            | Action::Annotate => {}
+        if matches!(entry.action, Action::SegmentAlloc | Action::SegmentMap) {
+            before.segments.remove(entry.addr, entry.size);
+        } else {
+            let (stream, pool) = (entry.repeated.stream, entry.pool());
+            before.segments.add(entry.addr, entry.size, SegmentPart { stream, pool, stack: 0 });
         }
     }
     for block in &mut before.blocks {
@@ -151,11 +134,7 @@ impl HistoryAddresses {
                         bytes: rounded(entry.size),
                         requested: entry.size,
                         stream: entry.repeated.stream,
-                        pool: entry
-                            .repeated
-                            .pool
-                            .checked_sub(1)
-                            .or_else(|| around.and_then(|segment| segment.pool)),
+                        pool: entry.pool().or_else(|| around.and_then(|segment| segment.pool)),
                         stack: 0,
                     });
                 }

@@ -2,15 +2,11 @@
 
 use floodmark_trace::Loss;
 
-use crate::contents::snapshot::SnapshotContents;
+use crate::contents::snapshot::Contents;
 use crate::contents::value::{IndexRange, Value};
 
 /// One sentence for each kind of data that the snapshot does not have.
-pub(super) fn losses(
-    value: Value,
-    segments: Option<IndexRange>,
-    contents: &SnapshotContents,
-) -> Vec<Loss> {
+pub(super) fn losses(value: Value, segments: Option<IndexRange>, contents: &Contents) -> Vec<Loss> {
     let seen_keys = &contents.seen_keys;
     let has_history = contents.entries.len() > 0;
     let mut losses = Vec::new();

@@ -10,18 +10,18 @@ mod text_rows;
 
 use floodmark_trace::{Header, Trace, TraceBuilder};
 
-use crate::contents::snapshot::SnapshotContents;
+use crate::contents::snapshot::Contents;
 use crate::contents::value::{ListOf, Value};
 use crate::error::SnapshotError;
 use annotations::Annotations;
-use device_history::{DeviceHistory, device_histories, slice};
+use device_history::{DeviceHistory, device_histories};
 use event_rows::{Clock, TraceImport};
 use losses::losses;
 use stack_rows::stack_rows;
 use text_rows::TextRows;
 
 /// Builds a trace from the contents of a pickle.
-pub(crate) fn import(value: Value, mut contents: SnapshotContents) -> Result<Trace, SnapshotError> {
+pub(crate) fn import(value: Value, mut contents: Contents) -> Result<Trace, SnapshotError> {
     let (segments, traces) = match value {
         Value::Snapshot => {
             let traces =
@@ -57,14 +57,14 @@ pub(crate) fn import(value: Value, mut contents: SnapshotContents) -> Result<Tra
     }
     texts.add_pools(&contents.pools);
     let mut builder = TraceBuilder::new(header(&contents));
-    let annotations = Annotations::new(slice(&contents.annotations, contents.snapshot.annotations));
+    let annotations = Annotations::new(contents.snapshot.annotations.slice(&contents.annotations));
     let sum = |count: fn(&DeviceHistory) -> usize| devices.iter().map(count).sum::<usize>();
     let from_before = sum(|device| device.initial.blocks.len() + device.initial.segments.len() + 1);
     let allocations = sum(|device| device.initial.allocations + device.initial.blocks.len());
     builder.reserve(contents.entries.len() + annotations.len() + from_before, allocations);
     builder.define(stacks.batch);
     // The frames are no longer needed.
-    let SnapshotContents { strings, entries, call_tree, blocks, seen_keys, .. } = contents;
+    let Contents { strings, entries, call_tree, blocks, seen_keys, .. } = contents;
     let has_frames = call_tree.nodes.len() > 1;
     drop(call_tree);
     let mut import = TraceImport {
@@ -82,7 +82,7 @@ pub(crate) fn import(value: Value, mut contents: SnapshotContents) -> Result<Tra
     Ok(import.finish(&devices, &blocks, losses))
 }
 
-fn header(contents: &SnapshotContents) -> Header {
+fn header(contents: &Contents) -> Header {
     let mut recorded = vec!["segments".to_owned()];
     if contents.call_tree.nodes.len() > 1 {
         recorded.insert(0, "stacks".to_owned());

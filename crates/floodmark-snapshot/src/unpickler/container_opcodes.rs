@@ -25,7 +25,12 @@ impl<S: PickleInput> Unpickler<S> {
     pub(crate) fn append_item(&mut self) -> Result<(), SnapshotError> {
         let value = self.pop_closed()?;
         let target = *self.stack.last().ok_or_else(|| self.underflow())?;
-        self.append(target, value)
+        if let Value::OpenList(list) = target {
+            self.open.append_all(list, &[value], &mut self.contents);
+        } else if !target.is_opaque() {
+            return Err(self.bad_argument());
+        }
+        Ok(())
     }
 
     #[inline]
@@ -59,15 +64,6 @@ impl<S: PickleInput> Unpickler<S> {
         Ok(())
     }
 
-    fn append(&mut self, target: Value, value: Value) -> Result<(), SnapshotError> {
-        if let Value::OpenList(list) = target {
-            self.open.append_all(list, &[value], &mut self.contents);
-        } else if !target.is_opaque() {
-            return Err(self.bad_argument());
-        }
-        Ok(())
-    }
-
     pub(crate) fn list_of_items(&mut self) -> Result<(), SnapshotError> {
         let base = self.pop_mark()?;
         let list = Value::OpenList(self.open.open_list().ok_or_else(|| self.too_deep())?);
@@ -80,7 +76,12 @@ impl<S: PickleInput> Unpickler<S> {
         let value = self.pop_closed()?;
         let key = self.pop_closed()?;
         let target = *self.stack.last().ok_or_else(|| self.underflow())?;
-        self.set(target, key, value)
+        if let Value::OpenDict(dict) = target {
+            self.open.set_all(dict, &[key, value]);
+        } else if !target.is_opaque() {
+            return Err(self.bad_argument());
+        }
+        Ok(())
     }
 
     /// Sets all items of a dict and closes it: picklers set them at once.
@@ -108,15 +109,6 @@ impl<S: PickleInput> Unpickler<S> {
             return Err(self.bad_argument());
         }
         self.stack.truncate(base);
-        Ok(())
-    }
-
-    fn set(&mut self, target: Value, key: Value, value: Value) -> Result<(), SnapshotError> {
-        if let Value::OpenDict(dict) = target {
-            self.open.set_all(dict, &[key, value]);
-        } else if !target.is_opaque() {
-            return Err(self.bad_argument());
-        }
         Ok(())
     }
 

@@ -8,7 +8,7 @@ mod fast_path;
 mod memo;
 mod open_containers;
 
-use crate::contents::snapshot::SnapshotContents;
+use crate::contents::snapshot::Contents;
 use crate::contents::value::Value;
 use crate::error::SnapshotError;
 use crate::pickle::input::PickleInput;
@@ -30,7 +30,7 @@ pub(crate) struct Unpickler<S> {
     marks: Vec<usize>,
     pub(crate) memo: Memo,
     pub(crate) open: OpenContainers,
-    pub(crate) contents: SnapshotContents,
+    pub(crate) contents: Contents,
     /// The current opcode, and its offset.
     opcode: u8,
     offset: u64,
@@ -44,14 +44,14 @@ impl<S: PickleInput> Unpickler<S> {
             marks: Vec::new(),
             memo: Memo::default(),
             open: OpenContainers::default(),
-            contents: SnapshotContents::new(),
+            contents: Contents::default(),
             opcode: 0,
             offset: 0,
         }
     }
 
     /// Reads to the end of the pickle and of its input. Returns the outermost value and the contents.
-    pub(crate) fn run(mut self) -> Result<(Value, SnapshotContents), SnapshotError> {
+    pub(crate) fn run(mut self) -> Result<(Value, Contents), SnapshotError> {
         loop {
             self.offset = self.input.offset();
             self.opcode = self.input.byte()?;

@@ -3,7 +3,7 @@
 //! Few are open at once: those that contain each other. Their slots are reused.
 
 use crate::contents::dict_items::DictItems;
-use crate::contents::snapshot::{NOT_STORED, SnapshotContents};
+use crate::contents::snapshot::{Contents, NOT_STORED};
 use crate::contents::value::{IndexRange, ListOf, Value};
 use crate::format::known_strings as known;
 use crate::unpickler::memo::Memo;
@@ -111,12 +111,7 @@ impl OpenContainers {
     }
 
     /// Replaces a complete dict or list by the value that it represents, in the memo too.
-    pub(crate) fn close(
-        &mut self,
-        value: &mut Value,
-        contents: &mut SnapshotContents,
-        memo: &mut Memo,
-    ) {
+    pub(crate) fn close(&mut self, value: &mut Value, contents: &mut Contents, memo: &mut Memo) {
         if let Value::OpenDict(slot) = *value {
             self.close_dict(slot, value, contents, memo);
         } else if let Value::OpenList(slot) = *value {
@@ -128,7 +123,7 @@ impl OpenContainers {
         &mut self,
         slot: u32,
         value: &mut Value,
-        contents: &mut SnapshotContents,
+        contents: &mut Contents,
         memo: &mut Memo,
     ) {
         let outer_list = self.order.last().map_or(0, |&list| self.lists[list as usize].serial);
@@ -151,7 +146,7 @@ impl OpenContainers {
         &mut self,
         slot: u32,
         value: &mut Value,
-        contents: &mut SnapshotContents,
+        contents: &mut Contents,
         memo: &mut Memo,
     ) {
         // Nearly always this is the innermost list.
@@ -188,12 +183,7 @@ impl OpenContainers {
 
     /// Appends items. Counts those that do not belong into the list.
     #[inline]
-    pub(crate) fn append_all(
-        &mut self,
-        list: u32,
-        items: &[Value],
-        contents: &mut SnapshotContents,
-    ) {
+    pub(crate) fn append_all(&mut self, list: u32, items: &[Value], contents: &mut Contents) {
         let list = &mut self.lists[list as usize];
         for &item in items {
             if let Value::Frame(frame) = item

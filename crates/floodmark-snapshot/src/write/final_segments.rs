@@ -72,7 +72,7 @@ fn blocks_at_end(trace: &Trace, device: Device) -> Vec<FinalBlock> {
 }
 
 fn reserved_at_end(trace: &Trace, device: Device) -> Vec<FinalSegment> {
-    let mut ranges: AddressRanges<SegmentAttributes> = AddressRanges::new();
+    let mut ranges: AddressRanges<SegmentAttributes> = AddressRanges::default();
     for event in trace.events.iter().filter(|event| event.device == device) {
         let Some(change) = event.subject.segment_change() else { continue };
         let (index, is_expandable, is_added) = match change {

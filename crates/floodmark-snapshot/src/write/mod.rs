@@ -61,6 +61,7 @@ struct Writer<'a, W> {
 }
 
 /// The fields of an event.
+#[derive(Default)]
 struct EventFields<'a> {
     action: &'a str,
     addr: u64,
@@ -302,9 +303,7 @@ impl<W: Write> Writer<'_, W> {
             time: self.time(event),
             stream: freed.stream,
             pool: freed.pool,
-            op: TextId(0),
-            user: TextId(0),
-            stack: None,
+            ..EventFields::default()
         })
     }
 
@@ -322,9 +321,8 @@ impl<W: Write> Writer<'_, W> {
             time: self.time(event),
             stream: segment.stream,
             pool: segment.pool,
-            op: TextId(0),
-            user: TextId(0),
             stack: written_stack(segment.stack, false),
+            ..EventFields::default()
         })
     }
 
@@ -334,11 +332,8 @@ impl<W: Write> Writer<'_, W> {
             addr: oom.device_free.unwrap_or_default().0,
             bytes: oom.requested,
             time: self.time(event),
-            stream: HandleId(0),
-            pool: HandleId(0),
-            op: TextId(0),
-            user: TextId(0),
             stack: written_stack(oom.stack, oom.backward),
+            ..EventFields::default()
         })
     }
 

@@ -16,14 +16,7 @@ const MOST_OTHERS: usize = 10;
 
 impl From<&OomMessages> for AnswerText {
     fn from(found: &OomMessages) -> Self {
-        let Some(cause) = found.cause() else {
-            return Self {
-                above: Vec::new(),
-                losses: Vec::new(),
-                sheets: Vec::new(),
-                below: Vec::new(),
-            };
-        };
+        let Some(cause) = found.cause() else { return Self::default() };
         let mut above = vec![summary(cause, found), why(cause)];
         above.extend(cause.notes.iter().map(|note| format!("Note: {note}")));
         let lacks = |figures: &[&str]| format!("the message does not have {}", figures.join(", "));
