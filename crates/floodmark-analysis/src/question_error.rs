@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use floodmark_trace::{Device, Hint, Micros};
+use floodmark_trace::{Device, Hint, Loss, Micros, Trace};
 
 /// Why a question has no answer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -11,6 +11,12 @@ pub enum QuestionError {
     /// The trace has no allocation at all.
     #[error("the trace has no allocations")]
     NothingAllocated,
+    /// No allocation is in what is left of a recording.
+    #[error("no allocation is left in the trace: {missing}")]
+    NothingLeft {
+        /// What is missing from the recording.
+        missing: Loss,
+    },
     /// The trace has nothing of this device.
     #[error("nothing was recorded on {device}; the trace has {}", Listed(.recorded))]
     NoSuchDevice {
@@ -28,6 +34,12 @@ pub enum QuestionError {
     /// Every request was met.
     #[error("no allocation failed in this trace")]
     NoOom,
+    /// Every request was met in what is left of a recording.
+    #[error("no allocation failed in what is left of the trace: {missing}")]
+    NoOomLeft {
+        /// What is missing from the recording.
+        missing: Loss,
+    },
     /// Every request on this device was met; others were not.
     #[error("no allocation failed on {device}; one failed on {failed}")]
     NoOomOn {
@@ -95,18 +107,42 @@ pub enum QuestionError {
     },
 }
 
+impl QuestionError {
+    /// Why a trace without an allocation has no answer: the program allocated nothing, or the file is not whole.
+    pub fn without_allocations(trace: &Trace) -> Self {
+        match trace.losses.hiding_a_peak() {
+            Some(missing) => Self::NothingLeft { missing: missing.clone() },
+            None => Self::NothingAllocated,
+        }
+    }
+
+    /// Why a trace without a failed allocation does not explain one.
+    pub(crate) fn without_oom(trace: &Trace) -> Self {
+        match trace.losses.hiding_a_peak() {
+            _ if trace.devices().is_empty() => Self::without_allocations(trace),
+            Some(missing) => Self::NoOomLeft { missing: missing.clone() },
+            None => Self::NoOom,
+        }
+    }
+}
+
 impl Hint for QuestionError {
     fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NothingAllocated => {
                 Some("did the program use torch? `floodmark info` shows what was recorded")
             }
+            Self::NothingLeft { .. } => Some(
+                "copy the file again if it is a copy, with the `.journal` beside it; otherwise record the program again",
+            ),
             Self::SegmentsDiffer => Some("compare by `line`, `module` or `category`"),
             Self::NoSegments => {
                 Some("the CPU has no segments; choose a CUDA device with `--device`")
             }
             Self::NoSuchDevice { .. } => Some("choose one of them with `--device`"),
-            Self::NoOom => Some("`floodmark report --at peak` shows the peak"),
+            Self::NoOom | Self::NoOomLeft { .. } => {
+                Some("`floodmark report --at peak` shows the peak")
+            }
             Self::NoOomOn { .. } => Some("choose that one with `--device`"),
             Self::NoPhantom => Some("`floodmark info` shows what was recorded"),
             Self::TooFewSteps { .. } => {

@@ -68,7 +68,7 @@ pub(crate) fn chosen_devices(
 ) -> Result<Vec<Device>, QuestionError> {
     let recorded = trace.devices();
     match device.map(Device::canonical) {
-        _ if recorded.is_empty() => Err(QuestionError::NothingAllocated),
+        _ if recorded.is_empty() => Err(QuestionError::without_allocations(trace)),
         None => Ok(recorded),
         Some(device) if recorded.contains(&device) => Ok(vec![device]),
         Some(device) => Err(QuestionError::NoSuchDevice { device, recorded }),

@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 use crate::event::Micros;
-use crate::limits::{MAX_NAME_BYTES, MAX_STACK_DEPTH};
+use crate::limits::MAX_NAME_BYTES;
 
 /// How much the recorder could not record, since the recording began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -91,8 +91,13 @@ pub enum Loss {
     RefusedRows(u64),
     /// References to a stack, function, module or name that is not in the file.
     UnknownIds(u64),
-    /// Stacks with more frames than any recording has.
-    CutStacks(u64),
+    /// Stacks with more frames than a reader keeps.
+    CutStacks {
+        /// How many.
+        stacks: u64,
+        /// The most frames that each of them could have.
+        most_frames: u16,
+    },
     /// Names that are longer than any recording has.
     CutNames(u64),
     /// Something that could not be recorded on this machine or with this torch.
@@ -179,9 +184,9 @@ impl fmt::Display for Loss {
                 let ids = counted(*ids, "reference", "references");
                 write!(f, "{ids} to a stack, function, module or name that is not in the file")
             }
-            Self::CutStacks(stacks) => {
+            Self::CutStacks { stacks, most_frames } => {
                 let stacks = counted(*stacks, "stack has", "stacks have");
-                write!(f, "{stacks} more than {MAX_STACK_DEPTH} frames: outer frames are left out")
+                write!(f, "{stacks} more than {most_frames} frames: outer frames are left out")
             }
             Self::CutNames(names) => {
                 let names = counted(*names, "name is", "names are");
@@ -193,7 +198,7 @@ impl fmt::Display for Loss {
 }
 
 /// A count with the words that follow it.
-fn counted(count: u64, one: &str, many: &str) -> String {
+pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
@@ -209,7 +214,12 @@ impl Losses {
 
     /// Whether allocations may be missing, and with them a peak. What a salvaged file lacked was in its journal.
     pub fn may_hide_a_peak(&self) -> bool {
-        let hides = |loss: &Loss| match loss {
+        self.hiding_a_peak().is_some()
+    }
+
+    /// The first loss with which allocations may be missing.
+    pub fn hiding_a_peak(&self) -> Option<&Loss> {
+        let hides = |loss: &&Loss| match loss {
             Loss::Damaged { .. }
             | Loss::MissingFrames(_)
             | Loss::Unfinished
@@ -226,11 +236,11 @@ impl Losses {
             | Loss::ThreadsShareNumber(_)
             | Loss::NotRecorded(_)
             | Loss::UnknownIds(_)
-            | Loss::CutStacks(_)
+            | Loss::CutStacks { .. }
             | Loss::CutNames(_)
             | Loss::Derived(_) => false,
         };
-        self.0.iter().any(hides)
+        self.0.iter().find(hides)
     }
 
     /// How many events are known to be missing. There may be more: damage is counted in bytes.
@@ -250,7 +260,7 @@ impl Losses {
             | Loss::ThreadsShareNumber(_)
             | Loss::RefusedRows(_)
             | Loss::UnknownIds(_)
-            | Loss::CutStacks(_)
+            | Loss::CutStacks { .. }
             | Loss::CutNames(_)
             | Loss::NotRecorded(_)
             | Loss::Derived(_) => 0,

@@ -166,9 +166,13 @@ impl GrowingIndex {
         if at == At::Oom {
             // A trace without one need not be searched.
             let has_failed = self.counts.failed_requests > 0;
-            return if has_failed { device_of_last_oom(trace) } else { Err(QuestionError::NoOom) };
+            return if has_failed {
+                device_of_last_oom(trace)
+            } else {
+                Err(QuestionError::without_oom(trace))
+            };
         }
-        device_of_peaks(self.devices.values().map(|device| device.moments.peak()))
+        device_of_peaks(trace, self.devices.values().map(|device| device.moments.peak()))
     }
 
     pub(crate) fn moment(
@@ -178,7 +182,7 @@ impl GrowingIndex {
         at: At,
     ) -> Result<Moment, QuestionError> {
         if at == At::Oom && self.counts.failed_requests == 0 {
-            return Err(QuestionError::NoOom);
+            return Err(QuestionError::without_oom(trace));
         }
         match self.devices.get(&device) {
             Some(index) => index.moments.moment(trace, self.context(), at),
@@ -192,7 +196,7 @@ impl GrowingIndex {
         device: Device,
     ) -> Result<&DeviceIndex, QuestionError> {
         check_device(trace, device)?;
-        self.devices.get(&device).ok_or(QuestionError::NothingAllocated)
+        self.devices.get(&device).ok_or_else(|| QuestionError::without_allocations(trace))
     }
 }
 

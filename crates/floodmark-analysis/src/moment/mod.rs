@@ -72,7 +72,7 @@ pub fn default_device(trace: &Trace, at: At) -> Result<Device, QuestionError> {
     if at == At::Oom {
         return device_of_last_oom(trace);
     }
-    device_of_peaks(peaks(trace).iter())
+    device_of_peaks(trace, peaks(trace).iter())
 }
 
 /// The named device, or the one with the highest peak.
@@ -88,17 +88,20 @@ pub(crate) fn chosen_device(
 
 /// Where the last request failed.
 pub(crate) fn device_of_last_oom(trace: &Trace) -> Result<Device, QuestionError> {
-    last_oom(trace, None).map(|(_, device, _)| device).ok_or(QuestionError::NoOom)
+    last_oom(trace, None)
+        .map(|(_, device, _)| device)
+        .ok_or_else(|| QuestionError::without_oom(trace))
 }
 
 /// The device with the highest peak, a CUDA device before the CPU.
 pub(crate) fn device_of_peaks<'a>(
+    trace: &Trace,
     peaks: impl Iterator<Item = &'a Peak>,
 ) -> Result<Device, QuestionError> {
     peaks
         .max_by_key(|peak| (!peak.device.is_cpu(), peak.allocated, std::cmp::Reverse(peak.device)))
         .map(|peak| peak.device)
-        .ok_or(QuestionError::NothingAllocated)
+        .ok_or_else(|| QuestionError::without_allocations(trace))
 }
 
 /// Finds a moment of a device.
@@ -114,7 +117,7 @@ pub fn moment(
         At::Peak => {
             check_device(trace, device)?;
             let peak = peaks(trace).into_iter().find(|peak| peak.device == device);
-            let peak = peak.ok_or(QuestionError::NothingAllocated)?;
+            let peak = peak.ok_or_else(|| QuestionError::without_allocations(trace))?;
             moment_of(trace, context, &peak, at, &totals)
         }
         At::End | At::Seconds(_) => {
@@ -212,7 +215,7 @@ fn later_moment(
 pub(crate) fn check_device(trace: &Trace, device: Device) -> Result<(), QuestionError> {
     let recorded = trace.devices();
     if recorded.is_empty() {
-        return Err(QuestionError::NothingAllocated);
+        return Err(QuestionError::without_allocations(trace));
     }
     if !recorded.contains(&device) {
         return Err(QuestionError::NoSuchDevice { device, recorded });
@@ -245,10 +248,10 @@ fn oom_moment(
 ) -> Result<Moment, QuestionError> {
     let Some((event, _, oom)) = last_oom(trace, Some(device)) else {
         let failed = last_oom(trace, None);
-        return Err(failed.map_or(QuestionError::NoOom, |(_, failed, _)| QuestionError::NoOomOn {
-            device,
-            failed,
-        }));
+        return Err(match failed {
+            Some((_, failed, _)) => QuestionError::NoOomOn { device, failed },
+            None => QuestionError::without_oom(trace),
+        });
     };
     let after = u32::try_from(event).unwrap_or(u32::MAX);
     let mut moment = moment_with(context, At::Oom, &totals(after), after, trace.events[event].time);

@@ -106,6 +106,43 @@ fn a_question_without_an_answer_says_why() {
 }
 
 #[test]
+fn every_part_of_a_recording_is_refused_in_a_sentence_or_says_what_is_missing() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/page/plan.flood");
+    let whole = std::fs::read(path).unwrap();
+    let missing =
+        "the recording is not finished: what came after the last flush is not in the file";
+    let (mut nothing, mut part) = (0, 0);
+    // Every byte of the beginning and the end, and some between.
+    let near = 3000.min(whole.len() / 2);
+    let between = (near..whole.len() - near).step_by(997);
+    for end in (0..near).chain(between).chain(whole.len() - near..whole.len() - 1) {
+        let trace = match floodmark_trace::read_trace(&whole[..end], &[]) {
+            Ok(trace) => trace,
+            Err(error) => {
+                assert_eq!((nothing, part), (0, 0), "{end}: {error}");
+                assert!(error.hint().is_some(), "{end}: {error}");
+                continue;
+            }
+        };
+        let is_unfinished = trace.losses.0.iter().any(|loss| loss.to_string() == missing);
+        // Behind the ending there are stored answers alone.
+        assert!(is_unfinished || part > 0, "{end}");
+        match report(&trace, &Question::default()) {
+            Ok(_) => part += 1,
+            Err(error) => {
+                assert_eq!(part, 0, "{end}: {error}");
+                let said = format!("no allocation is left in the trace: {missing}");
+                assert_eq!(error.to_string(), said, "{end}");
+                nothing += 1;
+                let error = at(&trace, "cuda:0", "oom").unwrap_err();
+                assert_eq!(error.to_string(), said, "{end}");
+            }
+        }
+    }
+    assert!(nothing > 10 && part > 10, "{nothing} {part}");
+}
+
+#[test]
 fn a_moment_is_a_word_or_seconds() {
     let parse = |text: &str| text.parse::<At>().ok();
     assert_eq!(parse("1.25"), Some(At::Seconds(1.25)));

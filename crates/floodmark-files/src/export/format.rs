@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use floodmark_analysis::QuestionError;
 use floodmark_export::{
     Coding, ExportError, Options, write_chrome, write_collapsed, write_csv, write_flamegraph,
     write_perfetto, write_png, write_speedscope, write_steps_csv, write_svg, write_timeline,
@@ -198,6 +199,9 @@ impl Format {
         out: &mut impl Write,
     ) -> Result<(), ExportError> {
         match self {
+            Self::TorchSnapshot if trace.devices().is_empty() => {
+                Err(QuestionError::without_allocations(trace).into())
+            }
             Self::Html => Ok(out.write_all(page(trace, options.device)?.as_bytes())?),
             Self::TorchSnapshot => Ok(write_snapshot(trace, options.device, out)?),
             Self::Speedscope => write_speedscope(trace, options, out),

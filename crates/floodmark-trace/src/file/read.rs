@@ -11,7 +11,7 @@ use crate::hint::Hint;
 use crate::journal;
 use crate::journal::state::read_state;
 use crate::limits::{Budget, DecompressionLimit};
-use crate::losses::Loss;
+use crate::losses::{Loss, counted};
 use crate::tables::{TABLES, TableDecoder, resolve};
 use crate::trace::Trace;
 
@@ -29,7 +29,7 @@ pub enum ReadError {
     #[error("the file is empty")]
     Empty,
     /// The file has the beginning of a trace, and not even a whole header.
-    #[error("the file ends within its header, after {bytes} bytes")]
+    #[error("the file ends within its header, after {}", counted(*bytes, "byte", "bytes"))]
     EndsInHeader {
         /// How long it is.
         bytes: u64,

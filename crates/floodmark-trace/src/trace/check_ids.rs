@@ -28,16 +28,20 @@ pub(crate) struct Refused {
     pub(crate) ids: u64,
     /// Stacks that were cut.
     pub(crate) stacks: u64,
+    /// Stacks that were cut to fewer frames, because all stacks together have too many.
+    pub(crate) stacks_of_many: u64,
     /// Names that were cut.
     pub(crate) names: u64,
 }
 
 impl Refused {
     pub(crate) fn append_to(self, losses: &mut Vec<Loss>) {
+        let cut_stacks = |stacks, most_frames| Loss::CutStacks { stacks, most_frames };
         let found = [
             (self.rows, Loss::RefusedRows(self.rows)),
             (self.ids, Loss::UnknownIds(self.ids)),
-            (self.stacks, Loss::CutStacks(self.stacks)),
+            (self.stacks, cut_stacks(self.stacks, MAX_STACK_DEPTH)),
+            (self.stacks_of_many, cut_stacks(self.stacks_of_many, MOST_FRAMES_EACH)),
             (self.names, Loss::CutNames(self.names)),
         ];
         losses.extend(found.into_iter().filter(|(count, _)| *count > 0).map(|(_, loss)| loss));
@@ -275,10 +279,12 @@ impl Trace {
             // A caller has a lower number than what it calls.
             let mut depth = depths.get(stack.parent.index()).copied().unwrap_or(0) + 1;
             *frames += u64::from(depth);
-            let most = if *frames > most_frames { MOST_FRAMES_EACH } else { MAX_STACK_DEPTH };
+            let is_too_much = *frames > most_frames;
+            let most = if is_too_much { MOST_FRAMES_EACH } else { MAX_STACK_DEPTH };
             if depth > most {
                 (stack.parent, depth) = (StackId(0), 1);
-                self.refused.stacks += 1;
+                let refused = &mut self.refused;
+                *(if is_too_much { &mut refused.stacks_of_many } else { &mut refused.stacks }) += 1;
             }
             depths.push(if at == 0 { 0 } else { depth });
             self.stacks[at] = stack;

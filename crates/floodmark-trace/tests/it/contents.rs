@@ -119,6 +119,10 @@ fn many_deep_stacks_are_cut_shorter() {
     }]);
     let frames: usize = (1..=depth).map(|id| trace.frames(StackId(id)).count()).sum();
     assert!(frames < 64_000_000, "{frames}");
+    let said = said(&trace.losses);
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].ends_with("stacks have more than 4096 frames: outer frames are left out"));
+    assert!(said[1].ends_with("stacks have more than 256 frames: outer frames are left out"));
 }
 
 #[test]

@@ -190,7 +190,10 @@ mod each_error {
             let error = refused(&whole[..end]);
             assert_eq!(
                 error.to_string(),
-                format!("the file ends within its header, after {end} bytes")
+                format!(
+                    "the file ends within its header, after {end} byte{}",
+                    if end == 1 { "" } else { "s" }
+                )
             );
         }
         assert!(read_trace(&whole, &[]).is_ok());

@@ -39,7 +39,9 @@ pub(crate) fn write_all(
             Ok(found) => rows.extend(found),
             // A rank on which nothing happened does not keep the others from being seen.
             Err(ExportError::Question(
-                nothing @ (QuestionError::NothingAllocated | QuestionError::NoSuchDevice { .. }),
+                nothing @ (QuestionError::NothingAllocated
+                | QuestionError::NothingLeft { .. }
+                | QuestionError::NoSuchDevice { .. }),
             )) => {
                 output::talk(&format!("left out rank {rank}: {nothing}\n"));
                 continue;
