@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from floodmark import _core
 
@@ -46,9 +46,9 @@ def _torch_found() -> str:
 def _print_hint(request: _core.RunRequest) -> None:
     """Say how to give us options that follow the program; of several ranks the first says it."""
     if request.hint is not None and os.environ.get("RANK", "0") == "0":
-        # Without stderr the program runs all the same.
-        with suppress(Exception):
-            print(f"hint: {request.hint}", file=sys.stderr)
+        from floodmark.recording.window_options import say_text
+
+        say_text(f"hint: {request.hint}\n")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ use floodmark_export::ExportError;
 use floodmark_files::traces::OpenError;
 use floodmark_probe::StartError;
 use floodmark_profiles::GpuError;
+use floodmark_text::terminal_safe::safe_lines;
 use floodmark_trace::Hint;
 use pyo3::PyResult;
 use pyo3::exceptions::{
@@ -46,10 +47,10 @@ fn with_causes(error: &dyn Error) -> String {
         let _ = write!(text, ": {inner}");
         cause = inner.source();
     }
-    text
+    safe_lines(&text).into_owned()
 }
 
-/// The error, its causes and the way out, on one line each.
+/// The error, its causes and the way out, without anything that a terminal would obey, on one line each.
 fn message(error: &(impl Error + Hint)) -> String {
     let mut text = with_causes(error);
     if let Some(hint) = error.hint() {
@@ -59,7 +60,7 @@ fn message(error: &(impl Error + Hint)) -> String {
 }
 
 pub(crate) fn from_open(path: &Path, error: &OpenError) -> PyErr {
-    let text = format!("`{}`: {}", path.display(), message(error));
+    let text = format!("`{}`: {}", safe_lines(&path.to_string_lossy()), message(error));
     match error {
         OpenError::Missing => PyFileNotFoundError::new_err(text),
         OpenError::Io(source) => from_os(source, text),
@@ -123,7 +124,7 @@ pub(crate) fn from_start(error: &StartError) -> PyErr {
 }
 
 pub(crate) fn wrong_argument(error: impl Error) -> PyErr {
-    PyValueError::new_err(error.to_string())
+    PyValueError::new_err(safe_lines(&error.to_string()).into_owned())
 }
 
 /// A value as JSON, for Python to read.

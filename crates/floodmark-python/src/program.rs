@@ -1,9 +1,11 @@
 //! The command line, called in process.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use floodmark::{Outcome, Target};
+use floodmark_text::terminal_safe::safe_lines;
 use floodmark_trace::Engine;
 use pyo3::prelude::*;
 
@@ -84,6 +86,12 @@ pub(crate) fn show_doctor(py: Python<'_>, facts: &str, json: bool) -> u8 {
 #[pyfunction]
 pub(crate) fn estimate_for_stdout(estimate: &Estimate) -> String {
     floodmark::show(&estimate.0)
+}
+
+/// The text without anything that a terminal would obey, but for the ends of lines.
+#[pyfunction]
+pub(crate) fn terminal_safe(text: &str) -> Cow<'_, str> {
+    safe_lines(text)
 }
 
 /// Runs a command. Returns its exit status, the version to print, or what is left to do.

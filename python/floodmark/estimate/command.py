@@ -36,7 +36,7 @@ from floodmark.estimate.simulated_process import Simulated
 from floodmark.estimate.step_cost import StepMeasure, measured_in
 from floodmark.recording.recorder import rank_of_process, say
 from floodmark.recording.run import Program, next_question, short_path
-from floodmark.recording.window_options import requested_options
+from floodmark.recording.window_options import requested_options, say_text
 from floodmark.reports.trace import Estimate
 from floodmark.world import rank_hub
 from floodmark.world.launcher import launched_as
@@ -59,10 +59,9 @@ def estimate(request: _core.EstimateRequest) -> int:
     """Run the program of `request` on a simulated GPU, and answer; the exit status."""
     supervisor.end_with_starter()
     if importlib.util.find_spec("torch") is None:
-        print(
+        say_text(
             f"error: torch is not installed for `{sys.executable}`\n\n"
-            "hint: `pip install torch`, or run floodmark with the Python that has it",
-            file=sys.stderr,
+            "hint: `pip install torch`, or run floodmark with the Python that has it\n"
         )
         return 1
     _set_ranks(request.machine)
@@ -212,8 +211,8 @@ def _run(request: _core.EstimateRequest, attempt: _Attempt) -> int:
     ops = requested_options(request.run)["ops"]
     try:
         session = session_for(machine, request.engine, say=say)
-    except _core.PhantomError as error:
-        print(f"error: Failed to simulate a GPU\n  Caused by: {error}", file=sys.stderr)
+    except _core.FloodmarkError as error:
+        say_text(f"error: Failed to simulate a GPU\n  Caused by: {error}\n")
         return 1
     gpus = machine.name if machine.gpus == 1 else f"{machine.gpus} × {machine.name}"
     memory = ": memory is exact"

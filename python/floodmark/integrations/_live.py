@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from floodmark import _core
 from floodmark.recording.recorder import TraceOptions, say, trace
 from floodmark.recording.steps import StepWatch
+from floodmark.recording.window_options import say_text
 from floodmark.reports.trace import Trace
 
 if TYPE_CHECKING:
@@ -212,8 +212,7 @@ def say_end(trace: Trace | None, path: Path | None, error: BaseException | None 
     if error is not None and is_about_memory(error):
         with contextlib.suppress(_core.FloodmarkError):
             text = f"{text.rstrip()}\n\n{trace.oom()}"
-    with contextlib.suppress(Exception):
-        print(text.rstrip(), file=sys.stderr)
+    say_text(f"{text.rstrip()}\n")
 
 
 def is_about_memory(error: BaseException | None) -> bool:

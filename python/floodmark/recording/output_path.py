@@ -12,11 +12,11 @@ from __future__ import annotations
 import contextlib
 import re
 import stat
-import sys
 from pathlib import Path
 
 from floodmark import _core
 from floodmark.recording.recorder import rank_of_process
+from floodmark.recording.window_options import say_text
 
 _SUFFIX = ".flood"
 _JOURNAL = ".journal"
@@ -68,9 +68,8 @@ def output_path(request: _core.RunRequest, *, is_only_process: bool) -> Path | N
         return path
     except (_Refused, OSError) as error:
         cause = str(error) if isinstance(error, _Refused) else error.strerror
-        print(f"error: Failed to record into `{path}`\n  Caused by: {cause}", file=sys.stderr)
-        if isinstance(error, _Refused):
-            print(f"\nhint: {error.hint}", file=sys.stderr)
+        hint = f"\nhint: {error.hint}\n" if isinstance(error, _Refused) else ""
+        say_text(f"error: Failed to record into `{path}`\n  Caused by: {cause}\n{hint}")
         return None
 
 

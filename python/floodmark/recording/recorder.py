@@ -126,14 +126,17 @@ class Recorder(ContextDecorator):
         self._child: Recorder | None = None
         self._failure = ""
 
-    def start(self) -> Recorder:
-        """Begin to record. A recording that runs goes on."""
+    def start(self, *, needed_by: str = "nothing is recorded") -> Recorder:
+        """Begin to record. A recording that runs goes on.
+
+        `needed_by` says what does not happen where it cannot.
+        """
         with self._lock:
             if self._window is None or self._window.pid != getpid():
-                self._start()
+                self._start(needed_by)
         return self
 
-    def _start(self) -> None:
+    def _start(self, needed_by: str) -> None:
         self._trace = None
         self._core = None
         self._window = None
@@ -143,7 +146,7 @@ class Recorder(ContextDecorator):
             self._open()
         if caught.error is not None or self._window is None:
             self._failure = str(caught.error)
-            say(f"nothing is recorded: {caught.error}")
+            say(f"{needed_by}: {caught.error}")
             return
         self._core = self._window.core
         watch_forks()

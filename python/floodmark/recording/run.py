@@ -16,6 +16,8 @@ from pathlib import Path
 
 # Not from `os`, where a program may replace it.
 from posix import getpid
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from floodmark import _core
 from floodmark.recording.gpu_account import FakeGpuAccount
@@ -24,6 +26,9 @@ from floodmark.recording.launch import launch, take_order
 from floodmark.recording.output_path import next_default_path, output_path
 from floodmark.recording.recorder import Recorder, say
 from floodmark.recording.window_options import requested_options, say_together
+
+if TYPE_CHECKING:
+    from floodmark.reports.trace import Trace
 
 
 def run(request: _core.RunRequest, prepare: Callable[[], object]) -> int:
@@ -45,7 +50,7 @@ def begin() -> _core.RunRequest | None:
     if words is None:
         return None
     request = _core.main(["floodmark", *words], sys.executable)
-    if not isinstance(request, _core.RunRequest) or not start(request):
+    if not isinstance(request, _core.RunRequest) or not start(request, sys.modules["__main__"]):
         # The program has not begun, and without a recording it must not.
         with contextlib.suppress(Exception):
             sys.stderr.flush()
@@ -53,15 +58,18 @@ def begin() -> _core.RunRequest | None:
     return request
 
 
-def start(request: _core.RunRequest) -> bool:
-    """Start the recorder of `request` in this process; whether that succeeded."""
+def start(request: _core.RunRequest, main: ModuleType | None = None) -> bool:
+    """Start the recorder of `request` in this process; whether that succeeded.
+
+    `main` is the module that Python will fill with the program, where it is known before.
+    """
     program = Program.from_request(request)
     recorder = None if program is None else program.start()
     if recorder is None:
         return False
     # First in, last out: what the program does at its exit is still recorded. Ctrl-C does not end
     # it: without the recorder there is nothing left to interrupt.
-    finish = functools.partial(_finish, recorder, request.quiet, getpid())
+    finish = functools.partial(_finish, recorder, request, has_begun(request, main), getpid())
     atexit.register(_core.call_on_own_thread, finish)
     return True
 
@@ -97,7 +105,7 @@ class Program:
             next_path=functools.partial(next_default_path, request),
             **requested_options(request),
         )
-        recorder.start()
+        recorder.start(needed_by="the program was not started")
         return None if recorder.failure else recorder
 
     def run(self) -> None:
@@ -120,17 +128,49 @@ def next_question(name: str, *, ran_out: bool) -> str:
     return f"`{name}`: see what filled it with `floodmark report {name}`"
 
 
-def _finish(recorder: Recorder, quiet: bool, pid: int) -> None:
+def has_begun(request: _core.RunRequest, main: ModuleType | None) -> Callable[[], bool]:
+    """Says later whether Python has found the program: it then changes the module that it runs."""
+    reads_stdin = request.script is not None and os.fspath(request.script) == "-"
+    if main is None or reads_stdin:
+        return lambda: True
+    names = main.__dict__
+    before = dict(names)
+
+    def has_changed() -> bool:
+        return names.keys() != before.keys() or any(
+            names[name] is not before[name] for name in names
+        )
+
+    return has_changed
+
+
+def end_of(trace: Trace, name: str) -> str:
+    """What to do with a recording that was just written; why, where there is nothing to do."""
+    found = trace.summary()
+    if not found["events"]:
+        why = "allocated no tensor" if "torch" in sys.modules else "did not import torch"
+        return f"`{name}` has no events: the program {why} while it was recorded"
+    return next_question(name, ran_out=bool(found["failed_requests"]))
+
+
+def _finish(
+    recorder: Recorder, request: _core.RunRequest, begun: Callable[[], bool], pid: int
+) -> None:
     if getpid() != pid:
         return
     recorder.stop()
-    if quiet or recorder.path is None:
+    if request.quiet or recorder.path is None:
         return
     try:
         trace = recorder.trace
         name = short_path(recorder.path)
         lines = [line.strip().removeprefix("floodmark: ") for line in str(trace).splitlines()]
-        lines.append(next_question(name, ran_out=bool(trace.summary()["failed_requests"])))
+        if begun():
+            lines.append(end_of(trace, name))
+        elif trace.summary()["events"]:
+            lines.append(f"the program could not be started; `{name}` has what its imports did")
+        else:
+            lines = [f"the program could not be started; `{name}` has no events"]
         rank = trace.header["rank"]
         say_together(lines if rank is None else [f"rank {rank}: {line}" for line in lines])
     except Exception as error:

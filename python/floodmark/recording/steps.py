@@ -21,6 +21,7 @@ from typing import Any
 from floodmark import _core, torch_private
 from floodmark.recording.backward_passes import PassWatch
 from floodmark.recording.own_errors import OwnErrors
+from floodmark.recording.window_options import say
 
 #: An optimizer that makes no step in so many backward passes is not waited for.
 _MOST_PASSES = 1000
@@ -137,7 +138,7 @@ class StepWatch:
                 if has_optimizer
                 else "the program has no optimizer"
             )
-            _warn(
+            say(
                 f"{why}: `--steps` counts calls of `backward()`; "
                 "call `floodmark.step()` at the end of a step to count steps"
             )
@@ -200,12 +201,6 @@ def user_stepped() -> None:
     """The program has called `floodmark.step`."""
     for watch in list(_watches):
         watch.user_stepped()
-
-
-def _warn(text: str) -> None:
-    # A closed stderr is no reason to disturb the program.
-    with OwnErrors():
-        print(f"floodmark: {text}", file=sys.stderr)
 
 
 class Progress:

@@ -29,9 +29,14 @@ def say(text: str) -> None:
 
 def say_together(lines: list[str]) -> None:
     """Tell the user several lines in one write: no line of another process comes between them."""
-    text = "".join(f"floodmark: {line}\n" for line in lines)
+    say_text("".join(f"floodmark: {line}\n" for line in lines))
+
+
+def say_text(text: str) -> None:
+    """Write whole lines to stderr, without anything in them that a terminal would obey."""
     # A closed stderr is no reason to disturb the program.
     with OwnErrors():
+        text = harmless(text)
         own = sys.__stderr__
         if own is None or sys.stderr is not own:
             sys.stderr.write(text)
@@ -39,6 +44,12 @@ def say_together(lines: list[str]) -> None:
             return
         own.flush()
         _write(own.fileno(), text.encode(own.encoding, "backslashreplace"))
+
+
+def harmless(text: str) -> str:
+    """The text without anything that a terminal would obey; names in it come from anywhere."""
+    # What is not valid UTF-8 in a path is a lone surrogate in Python.
+    return _core.terminal_safe(text.encode(errors="surrogateescape").decode(errors="replace"))
 
 
 def _write(file: int, text: bytes) -> None:

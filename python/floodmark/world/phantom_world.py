@@ -18,6 +18,7 @@ from typing import Any
 from floodmark import torch_private
 from floodmark._core import PhantomError
 from floodmark.recording.import_watch import ImportWatch
+from floodmark.recording.window_options import say
 from floodmark.world import group_sizes, host_collectives
 from floodmark.world.launcher import launched_as
 from floodmark.world.object_collectives import Objects
@@ -58,7 +59,7 @@ class World:
         """Say something that the user should know, once."""
         if what not in self._said:
             self._said.add(what)
-            print(f"floodmark: {what}", file=sys.stderr)
+            say(what)
 
     def _say_first(self, what: str) -> None:
         """Say the first of many that are alike."""

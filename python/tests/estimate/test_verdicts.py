@@ -87,25 +87,50 @@ def test_what_has_no_verdict_is_neither_an_answer_of_fit_nor_kept(cached):
     assert not list((cached.folder / "cache").rglob("*.json"))
 
 
+FULL = "the temporary folder cannot be written: "
+HINT = "hint: free space where temporary files go"
+
+
 @needs_namespaces
-def test_a_full_temporary_folder_is_said_in_a_sentence(cached):
+@pytest.mark.parametrize("size", ["64k", "2m"])
+def test_a_full_temporary_folder_is_said_in_a_sentence(cached, size):
     cached.write(SIZES, "p.py")
     full = cached.folder / "full"
     full.mkdir()
-    mount = f"mount -t tmpfs -o size=64k tmpfs {full}"
-    words = [sys.executable, "-m", "floodmark", "fit", "--vary", "B=1..2", "p.py", "8", "{B}"]
+    mount = f"mount -t tmpfs -o size={size} tmpfs {full}"
+    own = ["sh", sys.executable, "-m", "floodmark"]
+    for words in (["fit", "--vary", "B=1..2", "p.py", "8", "{B}"], ["estimate", "p.py", "8"]):
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', *own, *words],
+            cwd=cached.folder,
+            env={**cached.environment, "TMPDIR": str(full)},
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, done.stdout) == (1, ""), done.stderr
+        assert "Traceback" not in done.stderr
+        assert f"{FULL}No space left on device" in done.stderr
+        assert HINT in done.stderr.splitlines()[-1]
+
+
+def test_a_temporary_folder_for_small_files_alone_is_said_in_a_sentence(cached):
+    """A limit on the size of files needs no rights; a file in a folder of Python's is small."""
+    cached.write(SIZES, "p.py")
+    limit = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20,) * 2)"
+    start = f"{limit}; os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    words = ["-m", "floodmark", "fit", "--vary", "B=1..2", "p.py", "8", "{B}"]
     done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh", *words],
+        [sys.executable, "-c", start, *words],
         cwd=cached.folder,
-        env={**cached.environment, "TMPDIR": str(full)},
+        env=cached.environment,
         capture_output=True,
         text=True,
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert "Traceback" not in done.stderr
     first, *_, last = done.stderr.splitlines()
-    assert "the temporary folder cannot be written: No space left on device" in first
-    assert last.startswith("hint: free space where temporary files go")
+    assert f"{FULL}File too large" in first
+    assert last.startswith(HINT)
 
 
 def test_a_change_in_a_module_elsewhere_is_seen(cached):

@@ -43,6 +43,65 @@ def test_five_lines_at_the_end_say_what_was_recorded(programs):
     assert forced.returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [("print(1)", "did not import torch"), ("import torch", "allocated no tensor")],
+)
+def test_a_program_without_events_is_said_and_no_question_follows(programs, source, why):
+    programs.write(source, "idle.py")
+    done = programs.floodmark("run", "-o", "idle.flood", "idle.py")
+    assert done.returncode == 0
+    last = done.stderr.splitlines()[-1]
+    wanted = f"`idle.flood` has no events: the program {why} while it was recorded"
+    assert last == f"floodmark: {wanted}"
+    assert "see what filled it" not in done.stderr
+
+
+def test_a_program_that_could_not_be_started_is_said_so(programs):
+    programs.write("", "package/__init__.py")
+    programs.write("import torch\nkept = torch.ones(9)", "busy.py")
+    for words in (["-m", "absent"], ["-m", "package"], ["-m", "package.absent"], ["package"]):
+        done = programs.floodmark("run", "--force", "-o", "a.flood", *words)
+        assert done.returncode == 1
+        said = [line for line in done.stderr.splitlines() if line.startswith("floodmark:")]
+        assert said == ["floodmark: the program could not be started; `a.flood` has no events"]
+    done = programs.floodmark("run", "--force", "-o", "a.flood", "-m", "busy.absent")
+    assert "floodmark: the program could not be started; `a.flood` has what its" in done.stderr
+    for source in ("", "1 +", "raise SystemExit(3)"):
+        programs.write(source, "begun.py")
+        done = programs.floodmark("run", "--force", "-o", "a.flood", "begun.py")
+        assert "could not be started" not in done.stderr, source
+    done = programs.floodmark("run", "--force", "-o", "a.flood", "-", input="print(2)")
+    assert (done.stdout, "could not be started" in done.stderr) == ("2\n", False)
+
+
+def test_a_path_that_cannot_be_written_is_a_program_that_was_not_started(programs):
+    programs.write("print(1)", "program.py")
+    done = programs.floodmark("run", "-o", "/proc/a.flood", "program.py")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("floodmark: the program was not started: ")
+    assert "nothing is recorded" not in done.stderr
+
+
+def test_what_a_terminal_would_obey_is_a_sign_in_every_message(programs):
+    title = "\x1b]0;pwned\x07"
+    programs.write("print(1)", f"{title}.py")
+    for words in (
+        ["run", f"{title}.py"],
+        ["run", "-o", f"/proc/{title}.flood", f"{title}.py"],
+        ["run", f"absent{title}.py"],
+        ["run", f"--{title}", "program.py"],
+        ["report", "--at", title],
+        [title],
+        ["estimate", "-o", f"absent/{title}.flood", f"{title}.py"],
+    ):
+        done = programs.floodmark(*words)
+        assert "\x1b" not in done.stderr + done.stdout, words
+        assert "␛]0;pwned␇" in done.stderr, (words, done.stderr)
+    with pytest.raises(FileNotFoundError, match="␛]0;pwned␇"):
+        floodmark.Trace.open(f"absent{title}.flood")
+
+
 def test_after_a_failed_allocation_the_next_question_is_why(programs):
     programs.write(
         """

@@ -9,8 +9,8 @@ pub(crate) mod watch;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::builder::{PossibleValue, PossibleValuesParser, Styles, TypedValueParser};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use floodmark_allocator::TorchVersion;
 use floodmark_analysis::{At, By, FrameChoice, Limit};
@@ -33,6 +33,12 @@ pub const LEAST_RECORDER_BYTES: u64 = 16 << 20;
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// What clap says of a command line that is wrong, without styles: what is not a letter is one of the command line.
+pub(crate) fn usage_error(words: &[OsString]) -> String {
+    let parsed = Cli::command().styles(Styles::plain()).try_get_matches_from(words);
+    parsed.map_or_else(|error| error.render().ansi().to_string(), |_| String::new())
 }
 
 #[derive(Debug, Subcommand)]

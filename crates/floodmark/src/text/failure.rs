@@ -230,6 +230,15 @@ pub(crate) fn message(failure: &Failure) -> String {
     text
 }
 
+/// What is wrong with a command line, from clap's text without styles: words of the command line are harmless in it.
+pub(crate) fn usage_message(text: &str) -> String {
+    let text = safe_lines(text);
+    match text.strip_prefix("error:") {
+        Some(rest) => format!("{ERROR}error{ERROR:#}:{rest}"),
+        None => text.into_owned(),
+    }
+}
+
 /// A hint as a line of its own.
 pub(crate) fn hint_line(hint: &str) -> String {
     format!("{HINT}hint{HINT:#}: {}\n", safe_lines(hint))

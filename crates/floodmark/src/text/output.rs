@@ -77,11 +77,15 @@ pub(crate) fn failure(error: &Failure) -> ExitStatus {
     ExitStatus::Wrong
 }
 
-/// Says what is wrong with the command line, or shows the requested help.
-pub(crate) fn usage(error: &clap::Error) -> ExitStatus {
-    // A failure here has no place to be reported.
-    let _ = error.print();
-    if error.use_stderr() { ExitStatus::Wrong } else { ExitStatus::Done }
+/// Says what is wrong with the command line, in clap's words without styles, or shows the requested help.
+pub(crate) fn usage(error: &clap::Error, unstyled: &str) -> ExitStatus {
+    if !error.use_stderr() {
+        // A failure here has no place to be reported.
+        let _ = error.print();
+        return ExitStatus::Done;
+    }
+    styled(&failure::usage_message(unstyled));
+    ExitStatus::Wrong
 }
 
 /// Says what to do instead, where there is something.

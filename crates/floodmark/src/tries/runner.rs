@@ -36,7 +36,7 @@ const THREADS_VARIABLE: &str = "OMP_NUM_THREADS";
 const FILES_VARIABLE: &str = "FLOODMARK_FILES_TO";
 
 /// The trace and the journal of a small try need this space, and more.
-const LEAST_SPACE: usize = 1 << 20;
+const LEAST_SPACE: usize = 16 << 20;
 
 /// What a process wrote.
 pub(super) struct Output {

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from floodmark import _core, torch_private
-from floodmark._core import PhantomError, PhantomLibrary
+from floodmark._core import FloodmarkError, PhantomError, PhantomLibrary
 from floodmark.estimate.device import owned_folder
 
 if TYPE_CHECKING:
@@ -80,10 +80,18 @@ def load(machine: _core.PhantomMachine) -> Phantom:
     if torch is not None:
         _take_over(library, torch, machine.gpus)
     library.claim()
-    owned_folder.remove_left(_FOLDER)
-    folder = owned_folder.make(_FOLDER)
-    _loaded = Phantom(machine, library, folder)
-    _prepare_environment(folder)
+    try:
+        owned_folder.remove_left(_FOLDER)
+        folder = owned_folder.make(_FOLDER)
+        _loaded = Phantom(machine, library, folder)
+        _prepare_environment(folder)
+    except OSError as error:
+        # Not a `PhantomError`: fake tensors would need the folder too.
+        raise FloodmarkError(
+            f"the temporary folder cannot be written: {error.strerror}\n\n"
+            "hint: free space where temporary files go, or choose another folder with the "
+            "variable `TMPDIR`"
+        ) from error
     return _loaded
 
 
