@@ -98,7 +98,7 @@ pub(crate) fn terminal_safe(text: &str) -> Cow<'_, str> {
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python string")]
 pub(crate) fn main(py: Python<'_>, args: Vec<OsString>, python: OsString) -> PyResult<Py<PyAny>> {
-    Ok(match py.detach(|| floodmark::main(args, &python)) {
+    Ok(match py.detach(|| floodmark::main(&args, &python)) {
         Outcome::Exit(status) => (status as u8).into_pyobject(py)?.into_any().unbind(),
         Outcome::Run(request) => Py::new(py, RunRequest::try_from(request)?)?.into_any(),
         Outcome::Doctor { json } => Py::new(py, DoctorRequest { json })?.into_any(),

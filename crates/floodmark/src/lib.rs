@@ -87,15 +87,15 @@ pub enum Outcome {
 
 /// Carries out a command line; its first word is the name of the program. `python` is the interpreter into
 /// which floodmark is installed: `fit` and `plan` run programs with it.
-pub fn main(args: Vec<OsString>, python: &OsStr) -> Outcome {
-    let hint = misplaced::hint(&args::Cli::command(), &args);
-    let cli = match args::Cli::try_parse_from(&args) {
+pub fn main(args: &[OsString], python: &OsStr) -> Outcome {
+    let hint = misplaced::hint(&args::Cli::command(), args);
+    let cli = match args::Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) if error.kind() == ErrorKind::DisplayVersion => {
             return Outcome::Version(error.to_string().trim_end().to_owned());
         }
         Err(error) => {
-            let status = output::usage(&error, &args::usage_error(&args));
+            let status = output::usage(&error, &args::usage_error(args));
             if status != ExitStatus::Done {
                 output::hint(hint.as_deref());
             }

@@ -12,7 +12,7 @@ const PYTHON: &str = "python3";
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
-    let status = match floodmark::main(args.clone(), OsStr::new(PYTHON)) {
+    let status = match floodmark::main(&args, OsStr::new(PYTHON)) {
         Outcome::Exit(status) => status,
         Outcome::Run(_) | Outcome::Estimate(_) | Outcome::Doctor { .. } => {
             run_in_python(&args[1..])

@@ -41,9 +41,6 @@ from floodmark.reports.trace import Estimate
 from floodmark.world import rank_hub
 from floodmark.world.launcher import launched_as
 
-#: How many operator calls are printed with `--ops`.
-_MOST_CALLS = 20
-
 #: The memory of a GPU on which everything fits.
 _ENOUGH_MEMORY = 1 << 40
 
@@ -328,9 +325,6 @@ def _answer(
         if rerun.traces is not None:
             rerun.traces.remove()
     _print(found.to_json() + "\n" if request.json else found.for_stdout())
-    ops = requested_options(request.run)["ops"]
-    if ops and not request.json and (highest := traces.highest()) is not None:
-        _print(f"\n{highest.peak().by_op_call(top=_MOST_CALLS)}")
     output = traces.move_to_output(request.run)
     if not request.run.quiet:
         name = short_path(output)

@@ -114,17 +114,6 @@ class Traces:
             rerun=rerun,
         )
 
-    def highest(self) -> Trace | None:
-        """The trace with the highest peak on a GPU; None where nothing was allocated on one."""
-
-        def peak(trace: Trace) -> int:
-            devices = trace.summary()["devices"]
-            return max((each["peak"] for each in devices if each["device"] != "cpu"), default=0)
-
-        traces = [each.trace for each in (self._main, *self._children)]
-        highest = max(traces, key=peak)
-        return highest if peak(highest) else None
-
     def remove(self) -> None:
         """Remove all of them."""
         _remove(self._main.path)

@@ -1433,6 +1433,9 @@ class Estimate(TypedDict):
     """Changes that were requested with `--with`."""
     cost: StepCost | None
     """What a step computes; null where it was not counted."""
+    op_calls: Report | None
+    """The operator calls after which most more was allocated, on the device with the highest
+    peak; null where operators were not recorded."""
     notes: list[str]
     """What is assumed or left out."""
     losses: Losses

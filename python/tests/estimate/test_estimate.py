@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -116,6 +117,15 @@ def test_operator_calls_are_printed_with_their_growth(training, engine):
     growths = [call["growth"] // MIB for call in calls if "train.py:14" in call["location"]]
     # What the iteration before still had is freed before the next call.
     assert growths == [100, 100]
+    # JSON has the calls that the text lists.
+    _, found = estimate(training, *words[:-3], "train.py")
+    assert (found["op_calls"]["by"], found["op_calls"]["device"]) == ("op-call", "cuda:0")
+    listed = list(itertools.takewhile(bool, done.stdout.splitlines()[head + 1 :]))
+    rows = found["op_calls"]["rows"]
+    assert len(listed) == len(rows) > 1
+    assert all(row["op"] in line for row, line in zip(rows, listed, strict=True))
+    _, found = estimate(training, "--engine", engine, "--steps", "1", "train.py")
+    assert found["op_calls"] is None
 
 
 def test_a_program_that_does_not_fit_fails_as_it_would(training):

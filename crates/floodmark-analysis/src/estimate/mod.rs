@@ -27,7 +27,10 @@ use crate::moment::at::At;
 use crate::moment::summary::{DeviceSummary, summary};
 use crate::oom::oom;
 use crate::question_error::QuestionError;
-use crate::report::report;
+use crate::report::{Report, report};
+
+/// How many operator calls an estimate has.
+const MOST_OP_CALLS: usize = 20;
 
 /// What a program needs of a simulated GPU, and whether it fits.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -79,6 +82,9 @@ pub struct Estimate {
     pub changes: Vec<AppliedChange>,
     /// What a step computes; null where it was not counted.
     pub cost: Option<StepCost>,
+    /// The operator calls after which most more was allocated, on the device with the highest peak; null where operators
+    /// were not recorded.
+    pub op_calls: Option<Report>,
     /// What is assumed or left out.
     pub notes: Vec<String>,
     /// What the recording misses.
@@ -243,6 +249,7 @@ pub fn estimate(trace: &Trace) -> Result<Estimate, QuestionError> {
         steps: found.steps,
         step_peaks: step_peaks(trace, phantom.ended, &devices),
         whole_run: None,
+        op_calls: op_calls(trace, &devices)?,
         peak_allocated: highest(|device| device.peak_allocated).unwrap_or_default(),
         peak_reserved: highest(|device| device.peak_reserved).unwrap_or_default(),
         processes: u32::from(!devices.is_empty()),
@@ -255,6 +262,24 @@ pub fn estimate(trace: &Trace) -> Result<Estimate, QuestionError> {
         notes: phantom.notes.clone(),
         losses: found.losses,
     })
+}
+
+/// The operator calls after which most more was allocated, where operators were recorded.
+fn op_calls(trace: &Trace, devices: &[DeviceEstimate]) -> Result<Option<Report>, QuestionError> {
+    if !trace.header.window.as_ref().is_some_and(|window| window.ops) {
+        return Ok(None);
+    }
+    // The first of equals, not the last.
+    let Some(highest) = devices.iter().rev().max_by_key(|device| device.peak_allocated) else {
+        return Ok(None);
+    };
+    let question = Question {
+        device: Some(highest.device),
+        by: By::OpCall,
+        top: Some(MOST_OP_CALLS),
+        ..Question::default()
+    };
+    report(trace, &question).map(Some)
 }
 
 /// A program that fits without its fake tensors may not fit with them.

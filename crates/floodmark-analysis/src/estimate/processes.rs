@@ -98,6 +98,9 @@ fn join(whole: &mut Estimate, other: Estimate) -> Vec<DeviceEstimate> {
     }
     whole.steps = whole.steps.max(other.steps);
     whole.step_peaks = whole.step_peaks.max(other.step_peaks);
+    if other.peak_allocated > whole.peak_allocated {
+        whole.op_calls = other.op_calls;
+    }
     whole.peak_allocated = whole.peak_allocated.max(other.peak_allocated);
     whole.peak_reserved = whole.peak_reserved.max(other.peak_reserved);
     whole.rank = whole.rank.or(other.rank);

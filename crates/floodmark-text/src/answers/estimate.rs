@@ -28,6 +28,7 @@ impl From<&Estimate> for AnswerText {
         if !found.unsupported.is_empty() {
             sheets.push(unsupported(found));
         }
+        sheets.extend(found.op_calls.as_ref().map(Sheet::from_report));
         Self { above: verdict(found), losses, sheets, below: assumptions(found) }
     }
 }
