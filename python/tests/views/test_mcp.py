@@ -5,6 +5,7 @@ The tools that only read are tried with the SDK's own client in `crates/floodmar
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import queue
@@ -30,6 +31,25 @@ model = torch.nn.Linear(1024, 1024, device="cuda")
 model(torch.zeros(64, 1024, device="cuda")).sum().backward()
 print("not for the protocol")
 """
+MODEL = """
+import torch
+from neighbour import WIDTH
+
+def network():
+    return torch.nn.Linear(WIDTH, WIDTH, bias=False)
+
+def number():
+    return 3
+"""
+PLAIN = """
+import torch
+model = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(4))).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(3):
+    model(torch.zeros(64, 512, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
 # It says which process it is, and waits for ever.
 WAITS = """
 import os
@@ -54,6 +74,7 @@ class Assistant:
         self._numbers = itertools.count(1)
         self._lines: queue.Queue[dict[str, Any]] = queue.Queue()
         self._answers: dict[int, dict[str, Any]] = {}
+        self.progress: list[dict[str, Any]] = []
         threading.Thread(target=self._read, daemon=True).start()
         client = {"name": "test", "version": "1"}
         first = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
@@ -79,7 +100,10 @@ class Assistant:
     def wait(self, number: int) -> dict[str, Any]:
         while number not in self._answers:
             answer = self._lines.get(timeout=PATIENCE)
-            self._answers[answer["id"]] = answer
+            if answer.get("method") == "notifications/progress":
+                self.progress.append(answer["params"])
+            else:
+                self._answers[answer["id"]] = answer
         answer = self._answers[number]
         assert "error" not in answer, answer
         result: dict[str, Any] = answer["result"]
@@ -97,6 +121,9 @@ def assistant(tmp_path: Path) -> Iterator[Assistant]:
     shutil.copy(SNAPSHOT, tmp_path / "x.pickle.gz")
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "waits.py").write_text(WAITS)
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "neighbour.py").write_text("WIDTH = 1024\n")
+    (tmp_path / "plain.py").write_text(PLAIN)
     found = Assistant(tmp_path)
     yield found
     assert found.process.stdin is not None
@@ -104,6 +131,7 @@ def assistant(tmp_path: Path) -> Iterator[Assistant]:
     assert found.process.wait(PATIENCE) == 0
 
 
+FAKE = {"gpu": "t4", "engine": "fake"}
 CALLS: list[tuple[str, str, dict[str, object]]] = [
     ("info", "info", {"trace": "x.pickle.gz"}),
     ("report", "report", {"trace": "x.pickle.gz", "by": "tensor"}),
@@ -113,6 +141,9 @@ CALLS: list[tuple[str, str, dict[str, object]]] = [
     ("leaks", "leaks", {"trace": "x.pickle.gz"}),
     ("simulate", "simulate", {"trace": "x.pickle.gz"}),
     ("advise", "advise", {"trace": "x.pickle.gz"}),
+    ("plan", "plan", {"program": "plain.py", "memory": "600MiB", **FAKE}),
+    ("fit", "fit", {"program": "train.py", "args": ["{N}"], "vary": ["N=64,128"], **FAKE}),
+    ("estimate_model", "estimate", {"program": "model.py", "factory": "network", **FAKE}),
     ("estimate", "estimate", {"program": "train.py", "gpu": "t4", "engine": "fake"}),
 ]
 
@@ -147,6 +178,50 @@ def test_a_program_that_waits_delays_no_other_call_and_ends_when_cancelled(
     assistant.write({"method": "notifications/cancelled", "params": cancelled})
     _wait_for(lambda: _has_ended(int(pid)))
     assert not assistant.call("report", trace="x.pickle.gz")["isError"]
+
+
+def test_a_model_is_what_its_function_returns(assistant: Assistant) -> None:
+    given = {"program": "model.py", "engine": "fake"}
+    answer = assistant.call("estimate_model", factory="network", **given)["structuredContent"]
+    assert (answer["fits"], answer["peak_allocated"]) == (True, 4 << 20)
+    assert [row["location"] for row in answer["devices"][0]["categories"]] == ["parameter"]
+    wrong = assistant.call("estimate_model", factory="number", **given)
+    assert "returns a int, not a `torch.nn.Module`" in wrong["content"][0]["text"]
+    missing = assistant.call("estimate_model", **given)
+    assert missing["isError"]
+    assert "the argument `factory` is missing" in missing["content"][0]["text"]
+
+
+def test_tries_are_the_progress_of_a_search(assistant: Assistant) -> None:
+    given = {"program": "train.py", "args": ["{N}"], "vary": ["N=64,128"], **FAKE}
+    call = {"name": "fit", "arguments": given, "_meta": {"progressToken": "a"}}
+    answer = assistant.wait(assistant.send("tools/call", call))
+    assert answer["structuredContent"]["largest"] == 128
+    assert answer["content"][0]["text"].startswith("N = 128")
+    said = [each["message"] for each in assistant.progress]
+    assert any(line.startswith("N = 64 fits: ") for line in said), said
+    assert [each["progress"] for each in assistant.progress] == list(range(1, len(said) + 1))
+    assert {each["progressToken"] for each in assistant.progress} == {"a"}
+
+
+def test_a_program_is_ended_after_its_time(assistant: Assistant, tmp_path: Path) -> None:
+    """However far it is by then."""
+    for tool, more in (("estimate", {}), ("fit", {"vary": ["N=1,2"], "args": ["{N}"]})):
+        result = assistant.call(tool, program="waits.py", engine="fake", time_limit=2, **more)
+        assert result["isError"]
+        assert "has not ended within 2 s" in result["content"][0]["text"]
+        _wait_for(lambda: _processes_in(tmp_path) == {assistant.process.pid})
+    assert not assistant.call("report", trace="x.pickle.gz")["isError"]
+
+
+def _processes_in(folder: Path) -> set[int]:
+    """The processes that work in a folder."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (process / "cwd").readlink() == folder:
+                found.add(int(process.name))
+    return found
 
 
 def _has_ended(pid: int) -> bool:

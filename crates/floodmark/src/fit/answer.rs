@@ -1,21 +1,23 @@
 //! The answer of `floodmark fit`.
 
+use std::borrow::Cow;
+
 use floodmark_analysis::StepPeaks;
 use floodmark_profiles::{
     Dimension, Direction, Frontier, Objective, ObjectiveError, PhantomMachine, Tried,
 };
 use floodmark_trace::{Bytes, PhantomEnd};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::args::FitArgs;
 use crate::text::failure::Result;
 
 /// The largest values with which a program fits on a simulated GPU.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Fit {
     /// The version of floodmark that wrote the answer.
-    floodmark: &'static str,
+    floodmark: Cow<'static, str>,
     /// The version of this JSON: it changes when a field changes its meaning.
     format: u32,
     /// The name of the first value.
@@ -45,7 +47,7 @@ pub(crate) struct Fit {
 }
 
 /// A combination that fits, and above which nothing was found to fit.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FitPoint {
     /// The values, in the order of the names.
     pub(super) values: Vec<u64>,
@@ -60,7 +62,7 @@ pub(crate) struct FitPoint {
 }
 
 /// One estimate.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Try {
     /// The first value.
     pub(super) value: u64,
@@ -121,7 +123,7 @@ pub(super) fn fit_of(
     });
     let tries: Vec<Try> = found.tried.values().cloned().collect();
     Ok(Fit {
-        floodmark: env!("CARGO_PKG_VERSION"),
+        floodmark: env!("CARGO_PKG_VERSION").into(),
         format: floodmark_analysis::FORMAT,
         name: names[0].clone(),
         gpu: machine.profile.name.clone(),

@@ -13,7 +13,7 @@ use super::refusal::Refusal;
 pub(super) type Object = Map<String, Value>;
 
 /// Arguments that only a terminal needs: the answer goes to an assistant, as JSON and as text.
-const OF_A_TERMINAL: [&str; 6] = ["json", "csv", "fail_above", "quiet", "force", "help"];
+const OF_A_TERMINAL: [&str; 7] = ["json", "csv", "fail_above", "quiet", "force", "run", "help"];
 /// The program of `estimate` has arguments of its own, which end the command line.
 const OF_A_PROGRAM: [&str; 2] = ["is_module", "words"];
 
@@ -32,7 +32,7 @@ impl Kind {
             Self::Flag
         } else if matches!(arg.get_action(), ArgAction::Append) {
             Self::Texts
-        } else if is::<u32>(arg) || is::<usize>(arg) {
+        } else if is::<u16>(arg) || is::<u32>(arg) || is::<usize>(arg) {
             Self::Integer
         } else {
             Self::Text

@@ -2,15 +2,16 @@
 //!
 //! A tool is a command: [`arguments`] makes its input schema from the words of the command line and turns a call into
 //! such words, [`tools`] asks the function that the command asks. `structuredContent` is what `--json` prints, the
-//! output schema is that of `floodmark schema`, and the text is what the command prints into a pipe. [`estimate`] runs
-//! a program in a process of its own. Every trace in the [`folders`] is a resource ([`resources`]).
+//! output schema is that of `floodmark schema`, and the text is what the command prints into a pipe. [`programs`] runs
+//! programs in processes of their own. Every trace in the [`folders`] is a resource ([`resources`]).
 //!
 //! stdout has the protocol alone. Nothing outside the folders is read.
 
 mod arguments;
-mod estimate;
 mod folders;
 mod lines;
+mod programs;
+mod progress;
 pub(crate) mod refusal;
 mod resources;
 mod server;

@@ -1,28 +1,103 @@
-//! The tool `estimate`: `floodmark estimate` in a process of its own, as `floodmark fit` starts it.
+//! The tools that run a program: `estimate`, `fit` and `plan`, each the command in a process of its own; `estimate_model`
+//! is `estimate` of a program of ours, which puts one model on the GPU.
 //!
-//! It is the one tool that runs a program, and the one that may write a file. A call that is cancelled kills the
-//! process; the end of the server does too.
+//! A call that is cancelled, or takes longer than its time limit, kills the process; the end of the server does too. What
+//! the process says meanwhile is the progress of the call.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use clap::CommandFactory;
 use floodmark_files::traces::open_trace;
+use floodmark_text::answer_text::AnswerText;
 use floodmark_text::text_table::render;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::ChildStderr;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::arguments::{Object, strings, words};
 use super::folders::Folders;
+use super::progress::Progress;
 use super::refusal::Refusal;
-use super::tools::{ESTIMATE, ToolAnswer, parse};
+use super::tools::{ESTIMATE_MODEL, ToolAnswer, command_name, parse};
 use crate::args::{Cli, Command, EstimateArgs};
+use crate::fit::Fit;
+use crate::plan::Plan;
 use crate::requests::{estimate, run};
 use crate::text::failure::{Context, Problem, Result};
 
+/// The argument that says how long a program may run.
+pub(super) const TIME_LIMIT: &str = "time_limit";
+/// How long a program may run where the call does not say it.
+pub(super) const USUAL_SECONDS: u64 = 600;
+/// The program of `estimate_model`.
+const MODEL_PROGRAM: &str = "floodmark.estimate.model_program";
+
+/// What a process has left.
+struct Ended {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    is_success: bool,
+}
+
 /// Answers a call.
-pub(super) async fn answer(given: Object, folders: &Folders, python: &OsStr) -> Result<ToolAnswer> {
-    let args = arguments(given, folders).context("Failed to answer `estimate`")?;
+pub(super) async fn answer(
+    name: &str,
+    mut given: Object,
+    folders: &Folders,
+    python: &OsStr,
+    progress: &Progress,
+) -> Result<ToolAnswer> {
+    let failed = || format!("Failed to answer `{name}`");
+    let seconds = time_limit(&mut given).with_context(failed)?;
+    let words = command_line(name, given, folders).with_context(failed)?;
+    match parse(words.clone()).with_context(failed)? {
+        Command::Estimate(args) => estimated(args, python, seconds, progress).await,
+        Command::Fit(args) => {
+            estimate::machine(&args.phantom)?;
+            run::target("estimate", args.program)?;
+            let ended = searched(words, python, seconds, progress).await.with_context(failed)?;
+            shown::<Fit>(&ended).with_context(failed)
+        }
+        Command::Plan(args) => {
+            estimate::machine(&args.phantom)?;
+            run::target("estimate", args.program)?;
+            let ended = searched(words, python, seconds, progress).await.with_context(failed)?;
+            shown::<Plan>(&ended).with_context(failed)
+        }
+        Command::Run(_)
+        | Command::Gpus(_)
+        | Command::Info(_)
+        | Command::Report(_)
+        | Command::Annotate(_)
+        | Command::View(_)
+        | Command::Export(_)
+        | Command::Simulate(_)
+        | Command::Oom(_)
+        | Command::Top(_)
+        | Command::Metrics(_)
+        | Command::Advise(_)
+        | Command::Diff(_)
+        | Command::Leaks(_)
+        | Command::Mcp(_)
+        | Command::Doctor(_)
+        | Command::Schema
+        | Command::Completions(_)
+        | Command::Man(_) => unreachable!("`{name}` runs no program"),
+    }
+}
+
+async fn estimated(
+    args: EstimateArgs,
+    python: &OsStr,
+    seconds: u64,
+    progress: &Progress,
+) -> Result<ToolAnswer> {
     estimate::machine(&args.phantom)?;
     run::target("estimate", args.program.clone())?;
     let temporary = tempfile::Builder::new()
@@ -35,11 +110,7 @@ pub(super) async fn answer(given: Object, folders: &Folders, python: &OsStr) -> 
         return Err(Problem::OutputExists).context(failed);
     }
     let process = estimate::process(python, &args.phantom, &output, &args.program);
-    let done = tokio::process::Command::from(process)
-        .kill_on_drop(true)
-        .output()
-        .await
-        .with_context(|| format!("Failed to start `{} -m floodmark`", python.display()))?;
+    let done = ended(process, seconds, progress).await.context("Failed to answer `estimate`")?;
     let json: Value = serde_json::from_slice(&done.stdout)
         .map_err(|_| Refusal::NoEstimate(estimate::tail(&done.stderr)))
         .context("Failed to answer `estimate`")?;
@@ -65,26 +136,127 @@ async fn text_of(trace: PathBuf, json: Value) -> Option<String> {
     text.await.ok()?
 }
 
-/// The command line of a call, which ends with the program and its arguments.
-fn arguments(mut given: Object, folders: &Folders) -> Result<EstimateArgs, Refusal> {
-    let program = match given.remove("program") {
-        Some(Value::String(program)) => folders.resolve(&PathBuf::from(program))?,
-        None | Some(Value::Null) => return Err(Refusal::Missing { name: "program".to_owned() }),
-        Some(_) => return Err(wrong("program", "a string")),
+/// Runs `fit` or `plan`, which run estimates.
+async fn searched(
+    words: Vec<OsString>,
+    python: &OsStr,
+    seconds: u64,
+    progress: &Progress,
+) -> Result<Ended> {
+    let mut process = std::process::Command::new(python);
+    process.args(["-m", "floodmark"]).args(&words[..1]).arg("--json").args(&words[1..]);
+    ended(process, seconds, progress).await
+}
+
+/// The answer of a search, and why it is no success where it is none.
+fn shown<T: DeserializeOwned>(ended: &Ended) -> Result<ToolAnswer>
+where
+    AnswerText: for<'a> From<&'a T>,
+{
+    let json: Value = serde_json::from_slice(&ended.stdout)
+        .map_err(|_| Refusal::NoEstimate(estimate::tail(&ended.stderr)))?;
+    let found: T = serde_json::from_value(json.clone())?;
+    let mut text = render(&found);
+    if !ended.is_success {
+        text += "stderr of the command:";
+        text += &estimate::tail(&ended.stderr);
+        text += "\n";
+    }
+    Ok(ToolAnswer { text, json })
+}
+
+/// Runs a process to its end, or to the end of its time.
+async fn ended(process: std::process::Command, seconds: u64, progress: &Progress) -> Result<Ended> {
+    let mut child = tokio::process::Command::from(process)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .context("Failed to start `python -m floodmark`")?;
+    let (mut out, err) = (child.stdout.take(), child.stderr.take());
+    let work = async {
+        let mut stdout = Vec::new();
+        let read = async {
+            match &mut out {
+                Some(out) => out.read_to_end(&mut stdout).await,
+                None => Ok(0),
+            }
+        };
+        let (read, stderr) = tokio::join!(read, said(err, progress));
+        read?;
+        let is_success = child.wait().await?.success();
+        Ok::<_, std::io::Error>(Ended { stdout, stderr, is_success })
     };
-    let own = match given.remove("args") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(value) => strings(&value).ok_or_else(|| wrong("args", "an array of strings"))?,
+    match timeout(Duration::from_secs(seconds), work).await {
+        Ok(ended) => Ok(ended?),
+        Err(_) => Err(Refusal::TimeLimit { seconds }.into()),
+    }
+}
+
+/// What a process says, which is progress while it says it.
+async fn said(err: Option<ChildStderr>, progress: &Progress) -> Vec<u8> {
+    let mut all = Vec::new();
+    let Some(err) = err else { return all };
+    let mut lines = BufReader::new(err);
+    loop {
+        let begin = all.len();
+        match lines.read_until(b'\n', &mut all).await {
+            Ok(0) | Err(_) => return all,
+            Ok(_) => progress.say(&String::from_utf8_lossy(&all[begin..])).await,
+        }
+    }
+}
+
+fn time_limit(given: &mut Object) -> Result<u64, Refusal> {
+    match given.remove(TIME_LIMIT) {
+        None | Some(Value::Null) => Ok(USUAL_SECONDS),
+        Some(value) => value
+            .as_u64()
+            .filter(|seconds| *seconds > 0)
+            .ok_or_else(|| wrong(TIME_LIMIT, "an integer of 1 or more")),
+    }
+}
+
+/// The command line of a call, which ends with the program and its arguments.
+fn command_line(
+    name: &str,
+    mut given: Object,
+    folders: &Folders,
+) -> Result<Vec<OsString>, Refusal> {
+    let program = file(&mut given, folders)?;
+    let own = if name == ESTIMATE_MODEL {
+        vec![text(&mut given, "factory")?]
+    } else {
+        match given.remove("args") {
+            None | Some(Value::Null) => Vec::new(),
+            Some(value) => strings(&value).ok_or_else(|| wrong("args", "an array of strings"))?,
+        }
     };
     let cli = Cli::command();
-    let command = cli.find_subcommand(ESTIMATE).expect("a tool is a command");
+    let command = cli.find_subcommand(command_name(name)).expect("a tool is a command");
     let mut words = words(command, &given, folders)?;
+    if name == ESTIMATE_MODEL {
+        let end = words.pop();
+        words.push("-m".into());
+        words.extend(end);
+        words.push(MODEL_PROGRAM.into());
+    }
     words.push(program.into_os_string());
     words.extend(own.into_iter().map(OsString::from));
-    let Command::Estimate(args) = parse(words)? else {
-        unreachable!("the words are those of `estimate`")
-    };
-    Ok(args)
+    Ok(words)
+}
+
+fn file(given: &mut Object, folders: &Folders) -> Result<PathBuf, Refusal> {
+    folders.resolve(Path::new(&text(given, "program")?))
+}
+
+fn text(given: &mut Object, name: &str) -> Result<String, Refusal> {
+    match given.remove(name) {
+        Some(Value::String(text)) => Ok(text),
+        None | Some(Value::Null) => Err(Refusal::Missing { name: name.to_owned() }),
+        Some(_) => Err(wrong(name, "a string")),
+    }
 }
 
 fn wrong(name: &str, wanted: &'static str) -> Refusal {

@@ -22,6 +22,8 @@ pub(crate) enum Refusal {
     NotAResource,
     #[error("the program gave no estimate{0}")]
     NoEstimate(String),
+    #[error("the program has not ended within {seconds} s, and was ended")]
+    TimeLimit { seconds: u64 },
     #[error("the answer could not be computed because of a bug in floodmark")]
     Bug,
     #[error("the call was cancelled")]
@@ -35,6 +37,9 @@ impl Hint for Refusal {
             Self::NotAResource => Some("`resources/list` has the addresses"),
             Self::NoEstimate(_) => {
                 Some("`floodmark doctor` checks whether a GPU can be simulated here")
+            }
+            Self::TimeLimit { .. } => {
+                Some("allow more seconds with `time_limit`, or run fewer `steps`")
             }
             Self::Bug => Some("stderr of the server has the details"),
             Self::NoSuchArgument { .. }

@@ -18,9 +18,10 @@ use tokio::task::spawn_blocking;
 
 use super::arguments::Object;
 use super::folders::Folders;
+use super::progress::Progress;
 use super::refusal::Refusal;
-use super::tools::{ESTIMATE, ToolAnswer};
-use super::{estimate, resources, tools};
+use super::tools::{ToolAnswer, runs_program};
+use super::{programs, resources, tools};
 use crate::text::failure::{Failure, Result, plain_message};
 
 /// Each call has a trace in memory: no more than this many at once.
@@ -29,7 +30,8 @@ const CALLS_AT_ONCE: usize = 4;
 const INSTRUCTIONS: &str = "floodmark shows what fills the memory of a PyTorch program. A trace is a `.flood` file or a \
      torch memory snapshot (`.pickle`); each trace that this server may read is a resource. Paths are relative to the \
      server's folders, or absolute. Begin with `info` or `report`; `oom` explains a failed allocation or torch's message; \
-     `advise` suggests changes with the bytes that each saves. All sizes in the JSON are bytes.";
+     `advise` suggests changes with the bytes that each saves. `estimate` runs a script on a simulated GPU, `fit` finds the \
+     largest batch that fits and `plan` the cheapest changes with which a program fits. All sizes in the JSON are bytes.";
 
 /// What the server has.
 #[derive(Debug)]
@@ -51,9 +53,9 @@ impl Server {
         }
     }
 
-    async fn answer(&self, name: String, given: Object) -> Result<ToolAnswer> {
-        if name == ESTIMATE {
-            return estimate::answer(given, &self.folders, &self.python).await;
+    async fn answer(&self, name: String, given: Object, progress: &Progress) -> Result<ToolAnswer> {
+        if runs_program(&name) {
+            return programs::answer(&name, given, &self.folders, &self.python, progress).await;
         }
         self.compute(move |folders| tools::answer(&name, given, folders)).await
     }
@@ -98,8 +100,10 @@ impl ServerHandler for Server {
         if self.tools.iter().all(|tool| tool.name != name) {
             return Err(ErrorData::invalid_params(format!("there is no tool `{name}`"), None));
         }
+        let progress = Progress::from_context(&context);
+        let given = request.arguments.unwrap_or_default();
         let answered = tokio::select! {
-            answered = self.answer(name, request.arguments.unwrap_or_default()) => answered,
+            answered = self.answer(name, given, &progress) => answered,
             () = context.ct.cancelled() => Err(Failure::from(Refusal::Cancelled)),
         };
         let result = match answered {

@@ -18,17 +18,22 @@ use serde_json::{Value, json};
 
 use super::arguments::{Object, properties, words};
 use super::folders::Folders;
+use super::programs::{TIME_LIMIT, USUAL_SECONDS};
 use super::refusal::Refusal;
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, usage_error};
 use crate::commands::answer::Answer;
 use crate::commands::info::Info;
 use crate::commands::oom::OomAnswer;
 use crate::commands::{advise, diff, info, leaks, oom, report, simulate};
+use crate::fit::Fit;
+use crate::plan::Plan;
 use crate::schema::schema_of;
 use crate::text::failure::{Context, Result};
 
-/// The tool that runs a program.
 pub(super) const ESTIMATE: &str = "estimate";
+pub(super) const ESTIMATE_MODEL: &str = "estimate_model";
+/// The tools that run a program.
+const RUN_PROGRAMS: [&str; 4] = [ESTIMATE, ESTIMATE_MODEL, "fit", "plan"];
 /// The argument of `oom` that is not a path.
 const MESSAGE: &str = "message";
 
@@ -44,7 +49,7 @@ pub(super) struct ToolAnswer {
 /// A command that is a tool, and the schema of its answer.
 type ToolCommand = (&'static str, fn() -> Schema);
 
-const TOOLS: [ToolCommand; 8] = [
+const TOOLS: [ToolCommand; 11] = [
     ("info", schema_of::<Info>),
     ("report", schema_of::<Report>),
     ("oom", schema_of::<OomAnswer>),
@@ -53,35 +58,53 @@ const TOOLS: [ToolCommand; 8] = [
     ("simulate", schema_of::<Simulation>),
     ("advise", schema_of::<AdviceReport>),
     (ESTIMATE, schema_of::<Estimate>),
+    (ESTIMATE_MODEL, schema_of::<Estimate>),
+    ("fit", schema_of::<Fit>),
+    ("plan", schema_of::<Plan>),
 ];
 
 /// All tools, or those that only read.
 pub(super) fn tools(runs_programs: bool) -> Vec<Tool> {
-    let offered = TOOLS.iter().filter(|(name, _)| runs_programs || *name != ESTIMATE);
+    let offered = TOOLS.iter().filter(|(name, _)| runs_programs || !runs_program(name));
     let program = Cli::command();
     offered.map(|(name, output)| tool(&program, name, output())).collect()
 }
 
 fn tool(program: &clap::Command, name: &'static str, output: Schema) -> Tool {
-    let command = command_of(program, name);
-    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    let reads_only = name != ESTIMATE;
+    let command = command_of(program, command_name(name));
+    let about = match name {
+        ESTIMATE_MODEL => {
+            "Estimate what the model of a Python function needs on a simulated GPU".to_owned()
+        }
+        _ => command.get_about().map(ToString::to_string).unwrap_or_default(),
+    };
+    let reads_only = !runs_program(name);
     let annotations = ToolAnnotations::new()
         .read_only(reads_only)
         .destructive(!reads_only)
         .open_world(!reads_only);
-    Tool::new(name, about, Arc::new(input_schema(command)))
+    Tool::new(name, about, Arc::new(input_schema(name, command)))
         .with_raw_output_schema(Arc::new(output_schema(output)))
         .with_annotations(annotations)
+}
+
+/// Whether a tool runs a program.
+pub(super) fn runs_program(name: &str) -> bool {
+    RUN_PROGRAMS.contains(&name)
+}
+
+/// The command of a tool.
+pub(super) fn command_name(tool: &str) -> &str {
+    if tool == ESTIMATE_MODEL { ESTIMATE } else { tool }
 }
 
 fn command_of<'a>(program: &'a clap::Command, name: &str) -> &'a clap::Command {
     program.find_subcommand(name).expect("a tool is a command")
 }
 
-fn input_schema(command: &clap::Command) -> Object {
+fn input_schema(name: &str, command: &clap::Command) -> Object {
     let (mut properties, mut required) = properties(command);
-    match command.get_name() {
+    match name {
         "oom" => {
             required.clear();
             properties["trace"]["description"] =
@@ -90,17 +113,12 @@ fn input_schema(command: &clap::Command) -> Object {
             let about = "torch's out-of-memory message, or a log that has it, in place of `trace`";
             properties.insert(MESSAGE.to_owned(), json!({"type": "string", "description": about}));
         }
-        ESTIMATE => {
-            properties["output"]["description"] =
-                "Keep the trace in this new `.flood` file [default: it is removed]".into();
-            let about = "Python script to run on the simulated GPU";
-            properties
-                .insert("program".to_owned(), json!({"type": "string", "description": about}));
-            let args = json!({
-                "type": "array", "items": {"type": "string"}, "description": "Arguments of the program",
-            });
-            properties.insert("args".to_owned(), args);
-            required.push("program".to_owned());
+        name if runs_program(name) => {
+            if command.get_name() == ESTIMATE {
+                properties["output"]["description"] =
+                    "Keep the trace in this new `.flood` file [default: it is removed]".into();
+            }
+            required.extend(add_program(name, &mut properties));
         }
         _ => {}
     }
@@ -111,6 +129,28 @@ fn input_schema(command: &clap::Command) -> Object {
         "additionalProperties": false,
     });
     object(schema)
+}
+
+/// Adds the arguments that name a tool's program; returns the names of those that are needed.
+fn add_program(name: &str, properties: &mut Object) -> Vec<String> {
+    let mut add = |name: &str, schema: Value| properties.insert(name.to_owned(), schema);
+    let text = |about: &str| json!({"type": "string", "description": about});
+    let mut required = vec!["program".to_owned()];
+    if name == ESTIMATE_MODEL {
+        add("program", text("Python file with the function"));
+        add("factory", text("Function without arguments that returns a `torch.nn.Module`"));
+        required.push("factory".to_owned());
+    } else {
+        add("program", text("Python script to run on the simulated GPU"));
+        let about = "Arguments of the program";
+        let schema = json!({"type": "array", "items": {"type": "string"}, "description": about});
+        add("args", schema);
+    }
+    let about = "Seconds after which the program is ended, without an answer";
+    let schema =
+        json!({"type": "integer", "minimum": 1, "default": USUAL_SECONDS, "description": about});
+    add(TIME_LIMIT, schema);
+    required
 }
 
 /// An answer is an object, also where it is one of two kinds.
@@ -193,9 +233,9 @@ pub(super) fn overview(path: &Path) -> Result<String> {
 
 /// A call as the command line has it.
 pub(super) fn parse(words: Vec<OsString>) -> Result<Command, Refusal> {
-    let words = std::iter::once(OsString::from("floodmark")).chain(words);
-    let parsed = Cli::try_parse_from(words).map_err(|error| {
-        let text = error.render().to_string();
+    let words: Vec<OsString> = std::iter::once("floodmark".into()).chain(words).collect();
+    let parsed = Cli::try_parse_from(&words).map_err(|_| {
+        let text = usage_error(&words);
         let text = text.strip_prefix("error: ").unwrap_or(&text);
         // Usage and `--help` are those of a terminal.
         let text = text.split("\n\nUsage:").next().unwrap_or(text);

@@ -183,7 +183,19 @@ fn a_tool_has_the_schemas_of_its_command() {
         let tools = assistant.client.list_all_tools().await.unwrap();
         assert_eq!(
             names(&tools),
-            ["info", "report", "oom", "diff", "leaks", "simulate", "advise", "estimate"]
+            [
+                "info",
+                "report",
+                "oom",
+                "diff",
+                "leaks",
+                "simulate",
+                "advise",
+                "estimate",
+                "estimate_model",
+                "fit",
+                "plan",
+            ]
         );
         for tool in &tools {
             let output = Value::Object((**tool.output_schema.as_ref().unwrap()).clone());
@@ -192,7 +204,12 @@ fn a_tool_has_the_schemas_of_its_command() {
                 assert_eq!(definition, &schema["$defs"][name], "{name}");
             }
             let hints = tool.annotations.as_ref().unwrap();
-            assert_eq!(hints.read_only_hint, Some(tool.name != "estimate"));
+            let runs_program = ["estimate", "estimate_model", "fit", "plan"].contains(&&*tool.name);
+            assert_eq!(hints.read_only_hint, Some(!runs_program));
+            let inputs = &tool.input_schema["properties"];
+            assert_eq!(inputs.get("time_limit").is_some(), runs_program, "{}", tool.name);
+            // It would run the program for real.
+            assert!(inputs.get("run").is_none(), "{}", tool.name);
         }
         let schema = serde_json::to_string_pretty(&tools[1].input_schema).unwrap();
         insta::assert_snapshot!(schema, @r#"
@@ -256,9 +273,17 @@ fn a_tool_has_the_schemas_of_its_command() {
             serde_json::to_string(&tools[7].input_schema["required"]).unwrap(), @r#"["program"]"#
         );
         assistant.end().await;
+    });
+}
+
+#[test]
+fn a_server_that_only_reads_has_no_tool_that_runs_a_program() {
+    let folder = folder();
+    run(async {
         let reader = Assistant::start(&folder, "mcp runs --read-only").await;
         let tools = reader.client.list_all_tools().await.unwrap();
-        assert!(!names(&tools).contains(&"estimate".to_owned()));
+        let hints = tools.iter().map(|tool| tool.annotations.as_ref().unwrap().read_only_hint);
+        assert_eq!(hints.collect::<Vec<_>>(), [Some(true); 7]);
         let call = reader.try_call("estimate", json!({"program": "x.py"})).await;
         assert!(call.unwrap_err().to_string().contains("there is no tool `estimate`"));
         reader.end().await;
@@ -356,8 +381,20 @@ fn nothing_outside_the_folders_is_read() {
             let said = assistant.read(&uri).await.unwrap_err().to_string();
             assert!(said.contains("Failed to read"), "{path}: {said}");
         }
-        let said = assistant.refusal("estimate", json!({"program": "../train.py"})).await;
-        assert!(said.contains("outside the folders"), "{said}");
+        for tool in ["estimate", "estimate_model", "fit", "plan"] {
+            for mut given in [
+                json!({"program": "../train.py"}),
+                json!({"program": "x.flood", "gpu": "../gpu.toml"}),
+                json!({"program": "/etc/passwd"}),
+            ] {
+                given["factory"] = json!("model");
+                if tool != "estimate_model" {
+                    given.as_object_mut().unwrap().remove("factory");
+                }
+                let said = assistant.refusal(tool, given).await;
+                assert!(said.contains("outside the folders"), "{tool}: {said}");
+            }
+        }
         for other in [json!({"gpu": "../gpu.toml"}), json!({"output": "../y.flood"})] {
             let mut arguments = json!({"program": "x.flood"});
             arguments.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
