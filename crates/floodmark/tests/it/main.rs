@@ -17,6 +17,7 @@ mod drawn;
 mod export;
 mod leaks;
 mod levels;
+mod many_events;
 mod mcp;
 mod metrics;
 mod newest_trace;
