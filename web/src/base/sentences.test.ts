@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { capital, failureSentence, momentSentence, stepName } from "./sentences";
+import { capital, failureSentence, groupName, momentSentence, stepName } from "./sentences";
 
 const moment = {
   device: "cuda:0",
@@ -48,6 +48,12 @@ it("a failed allocation is said with what was free and the limit, where they are
   expect(failureSentence({ ...cpu, request, free: null, unreserved: null, limit: null })).toBe(
     "Out of memory on cpu: 2.000 GiB requested at train.py:3 (main), at 1.234 s",
   );
+});
+
+it("only a phase outside the others has another name", () => {
+  expect(groupName("phase", "outside")).toBe("outside forward/backward/optimizer");
+  expect(groupName("phase", "forward")).toBe("forward");
+  expect(groupName("module", "outside")).toBe("outside");
 });
 
 it("a step that did not finish says so", () => {

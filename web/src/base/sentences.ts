@@ -70,6 +70,11 @@ export function phaseName(phase: string): string {
   return phase === "outside" ? "outside forward/backward/optimizer" : phase;
 }
 
+/** A group as it is shown: only phases have another name. */
+export function groupName(by: string, name: string): string {
+  return by === "phase" ? phaseName(name) : name;
+}
+
 function doing(phase: string | null, module: string | null): string {
   if (phase === "outside") return `${phaseName(phase)}, `;
   if (phase !== null) return module === null ? `${phase}, ` : `${phase} of ${module}, `;

@@ -1,6 +1,13 @@
 import { describe, expect, it } from "vitest";
 import type { Plan, PlanTry } from "../api/types.gen";
-import { costSentence, formatMultiple, tryName, unchangedSentence, verdict } from "./plan_words";
+import {
+  costSentence,
+  fitWords,
+  formatMultiple,
+  tryName,
+  unchangedSentence,
+  verdict,
+} from "./plan_words";
 
 const GIB = 1 << 30;
 
@@ -81,6 +88,13 @@ it("says what the unchanged program needs, in torch and outside of it", () => {
   );
 });
 
+it("has no check mark beside a bar that is over the limit", () => {
+  const words = (needed: number, fits: boolean) =>
+    fitWords({ ...tried(["fused"], needed), fits }, 24 * GIB).text;
+  expect([words(24 * GIB, true), words(25 * GIB, false)]).toEqual(["✓ yes", "✗ no"]);
+  expect(words(25 * GIB, true)).toBe("if freed");
+});
+
 describe("what it costs", () => {
   it("has the time where that is known", () => {
     expect(costSentence({ slow_down: 1.154, slows: true, numerics: "rounding" })).toBe(
@@ -92,7 +106,7 @@ describe("what it costs", () => {
     expect(costSentence({ slow_down: null, slows: true, numerics: "same", gpus: 4 })).toBe(
       "4 GPUs, each with the batch of the program; steps take longer; results stay the same",
     );
-    expect(formatMultiple(null)).toBe("?");
+    expect([null, 1, 2.174].map(formatMultiple)).toEqual(["?", "1.00 ×", "2.17 ×"]);
   });
 
   it("names a try by its changes", () => {

@@ -49,7 +49,25 @@ export function costSentence(
   return `${more}${time}; ${RESULTS[numerics]}`;
 }
 
-/** `115 %`; `?` where it is not known. */
+/** `1.15 ×`, as the terminal has it; `?` where it is not known. */
 export function formatMultiple(multiple: number | null): string {
-  return multiple === null ? "?" : `${Math.round(100 * multiple)} %`;
+  return multiple === null ? "?" : `${multiple.toFixed(2)} ×`;
+}
+
+/** How a try's verdict is shown beside its bar. */
+export interface FitWords {
+  readonly kind: "fits" | "fails" | "tight";
+  readonly text: string;
+  readonly hint?: string;
+}
+
+/** Whether a try fits. Where it needs more than the GPU has, no check mark stands beside a bar that is over the limit. */
+export function fitWords(tried: Pick<PlanTry, "fits" | "needed">, capacity: number): FitWords {
+  if (!tried.fits) return { kind: "fails", text: "✗ no" };
+  if (tried.needed <= capacity) return { kind: "fits", text: "✓ yes" };
+  return {
+    kind: "tight",
+    text: "if freed",
+    hint: "With more memory it would need that much; on this GPU torch frees cached blocks, and it fits",
+  };
 }

@@ -20,7 +20,7 @@ export function useBarKeys(title: string, { what, count, chosen, onChoose, onOpe
     },
     {
       keys: ["p", "ArrowLeft"],
-      says: `The ${what} before`,
+      says: `Previous ${what}`,
       run: () => onChoose(Math.max(0, (chosen ?? count) - 1)),
     },
     {

@@ -10,7 +10,7 @@ import {
   formatPercentChange,
 } from "../../base/bytes";
 import { shortener } from "../../base/paths";
-import { whenSentence } from "../../base/sentences";
+import { groupName, whenSentence } from "../../base/sentences";
 import { grouping } from "../../model/address";
 import { areSeveral } from "../../model/recording";
 import { framesQuery } from "../../render/frames_toggle";
@@ -193,8 +193,8 @@ function rowColumns(answer: DiffAnswer): Column<BarredRow>[] {
       title: answer.by.replace(/^./, (letter) => letter.toUpperCase()),
       value: (row) => row.location,
       isLocation: true,
-      cell: (row) => short(row.location),
-      hint: (row) => row.location,
+      cell: (row) => groupName(answer.by, short(row.location)),
+      hint: (row) => groupName(answer.by, row.location),
     },
   ];
 }

@@ -23,7 +23,7 @@ export function PeakStep() {
   const isWhole = at === undefined || growth !== undefined;
   const step = isWhole ? undefined : value?.steps.find((one) => holds(one, at));
   const whole = growth
-    ? `The whole recording: ${formatBytes(growth.bytes_per_step)} more in every step`
+    ? `The whole recording: ${formatBytes(growth.bytes_per_step)} more per step`
     : "The whole recording";
   return (
     <Part

@@ -29,12 +29,12 @@ export function Curve({ found, pointed, onPoint }: CurveProps) {
   };
   useKeys("Plan", [
     { keys: ["n", "ArrowRight"], says: "The next point of the curve", run: () => move(1) },
-    { keys: ["p", "ArrowLeft"], says: "The point before", run: () => move(-1) },
+    { keys: ["p", "ArrowLeft"], says: "The previous point of the curve", run: () => move(-1) },
     { keys: ["Escape"], says: "No point", run: () => onPoint(null) },
   ]);
   return (
     <section class="panel plan-part" aria-labelledby="plan-curve">
-      <h3 id="plan-curve">Memory against the {axis}; 100 % is unchanged</h3>
+      <h3 id="plan-curve">Memory against the {axis}; 1 × is unchanged</h3>
       <div class="plan-picture">
         <Picture
           name="plan"

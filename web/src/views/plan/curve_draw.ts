@@ -6,7 +6,6 @@ import type { Inks } from "../../base/colours";
 import { byteTicks, multiples, timeTicks } from "../../base/ticks";
 import { type Box, BYTE_AXIS_WIDTH, type Scale, toPixel } from "../../render/axes";
 import type { Pen, Size } from "../../render/pen";
-import { formatMultiple } from "../../render/plan_words";
 import { costOf, isSameTry, pointsOf } from "./order";
 
 const TOP = 12;
@@ -151,12 +150,17 @@ function drawCostAxis(pen: Pen, layout: Layout, inks: Inks, name: string): void 
   for (const cost of ticks) {
     const at = Math.round(x(cost)) + 0.5;
     pen.line([at, bottom, at, bottom + 4], { stroke: inks.edge });
-    pen.text(at, bottom + 17, formatMultiple(cost), { fill: inks.quiet, align: "middle" });
+    pen.text(at, bottom + 17, tickText(cost), { fill: inks.quiet, align: "middle" });
   }
   pen.text(box.x + box.width / 2, bottom + 34, name, { fill: inks.quiet, align: "middle" });
 }
 
-/** Multiples between two powers of two: 50 %, 75 %, 100 %, 150 %, 200 %; doublings alone where there is less room. */
+/** `1.5 ×`: an axis has no zeros that say nothing. */
+function tickText(multiple: number): string {
+  return `${Number(multiple.toFixed(2))} ×`;
+}
+
+/** Multiples between two powers of two: 0.5 ×, 0.75 ×, 1 ×, 1.5 ×, 2 ×; doublings alone where there is less room. */
 export function doubledTicks(from: number, to: number, most: number): number[] {
   const factors = 2 * (to - from) <= most ? DOUBLED : [1];
   const found: number[] = [];

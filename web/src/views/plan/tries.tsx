@@ -3,7 +3,7 @@
 import { Fragment } from "preact";
 import type { Plan, PlanTry } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
-import { formatMultiple, tryName } from "../../render/plan_words";
+import { fitWords, formatMultiple, tryName } from "../../render/plan_words";
 import { isSameTry, orderedTries } from "./order";
 
 export interface TriesProps {
@@ -68,6 +68,7 @@ function Line({ tried, found, widest, isPointed, onPoint }: LineProps) {
   const isPlan = isSameTry(tried, found.plan);
   const percent = (bytes: number) => `${(100 * bytes) / widest}%`;
   const within = Math.min(tried.needed, found.capacity);
+  const fit = fitWords(tried, found.capacity);
   const kinds = [isPlan && "is-plan", isPointed && "pointed"].filter(Boolean).join(" ");
   return (
     <tr class={kinds} onMouseEnter={() => onPoint(tried)}>
@@ -88,7 +89,9 @@ function Line({ tried, found, widest, isPointed, onPoint }: LineProps) {
       </td>
       <td class="number">{formatBytes(tried.needed)}</td>
       <td>
-        <b class={tried.fits ? "fits" : "fails"}>{tried.fits ? "✓ yes" : "✗ no"}</b>
+        <b class={fit.kind} title={fit.hint}>
+          {fit.text}
+        </b>
       </td>
       <td class="number">{formatMultiple(tried.slow_down)}</td>
       <td>{tried.numerics}</td>

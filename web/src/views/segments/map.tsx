@@ -116,7 +116,7 @@ function useBlockKeys(
   };
   const keys = [
     { keys: ["n"], says: "Next block in use", run: () => move(1) },
-    { keys: ["p"], says: "Block in use before", run: () => move(-1) },
+    { keys: ["p"], says: "Previous block in use", run: () => move(-1) },
     {
       keys: ["Enter"],
       says: "Open the card of the block",

@@ -39,7 +39,7 @@ export function Code({ found }: { found: AnnotatedFile }) {
   };
   useKeys("Source", [
     { keys: ["n"], says: "Next line with bytes", run: () => move(1) },
-    { keys: ["p"], says: "Line with bytes before", run: () => move(-1) },
+    { keys: ["p"], says: "Previous line with bytes", run: () => move(-1) },
   ]);
   const unseen = unseenLines(
     lines,

@@ -43,7 +43,7 @@ function Shown({ answer }: { answer: StepsAnswer }) {
   if (answer.steps.length === 0)
     return (
       <Empty>
-        <p>This recording has no steps.</p>
+        <p>No step finished in this recording.</p>
         <p>
           A step ends when an optimizer has stepped; in a program without one,{" "}
           <code>floodmark.step()</code> ends it.

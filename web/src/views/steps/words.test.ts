@@ -26,6 +26,14 @@ describe("steps in words", () => {
     expect(finishedGrowth(STEPS).map((each) => each.growth)).toEqual([null, 1024, -1536]);
   });
 
+  it("has the peak of a program that failed in its first step", () => {
+    const only = UNFINISHED.slice(2).map((each) => ({ ...each, number: 0 }));
+    expect(stepsSentence(only)).toBe(
+      "no finished step: step 0 did not finish; its peak is 4.000 KiB",
+    );
+    expect(stepsSentence([])).toBe("no steps");
+  });
+
   it("names a step that did not finish", () => {
     const bars = stepBars(UNFINISHED, 1);
     expect(bars.map((bar) => barTitle(bar, UNFINISHED))).toEqual([

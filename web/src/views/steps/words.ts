@@ -12,7 +12,10 @@ export function stepsSentence(steps: readonly Step[]): string {
   const whole = steps.filter((step) => step.is_finished);
   const first = whole[0];
   const last = whole.at(-1);
-  if (!first || !last) return "no steps";
+  const only = steps[0];
+  if (!only) return "no steps";
+  if (!first || !last)
+    return `no finished step: step ${only.number} did not finish; its peak is ${formatBytes(only.peak)}`;
   const highest = steps.reduce((best, step) => (step.peak > best.peak ? step : best));
   const grown =
     whole.length > 1

@@ -219,7 +219,7 @@ function useTensorKeys(
   const length = window.to - window.from;
   useKeys("Tensors", [
     { keys: ["n"], says: "Next tensor", run: () => move(1) },
-    { keys: ["p"], says: "Tensor before", run: () => move(-1) },
+    { keys: ["p"], says: "Previous tensor", run: () => move(-1) },
     { keys: ["Enter"], says: "Open the card of the tensor", run: () => pick(pointed) },
     {
       keys: ["l"],

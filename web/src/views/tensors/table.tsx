@@ -5,6 +5,7 @@ import type { Lifetimes } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { shortener } from "../../base/paths";
 import { formatDuration, formatSeconds } from "../../base/seconds";
+import { phaseName } from "../../base/sentences";
 import { choose, chosenId } from "../../render/chosen_card";
 import { type Column, Table } from "../../render/table";
 import type { Tensor } from "./draw";
@@ -86,7 +87,12 @@ function tensorColumns(lines: readonly Line[], seconds: number): Column<Line>[] 
         return found === null ? "" : formatDuration(found);
       },
     },
-    { name: "phase", title: "Phase", width: "90px", value: (line) => line.phase },
+    {
+      name: "phase",
+      title: "Phase",
+      width: "90px",
+      value: (line) => line.phase && phaseName(line.phase),
+    },
     {
       name: "module",
       title: "Module",

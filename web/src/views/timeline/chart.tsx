@@ -7,6 +7,7 @@ import { axisUntil, positionsOf } from "../../base/axis";
 import { formatBytes } from "../../base/bytes";
 import { begin } from "../../base/pending";
 import { formatSeconds } from "../../base/seconds";
+import { groupName } from "../../base/sentences";
 import { wantedTiles } from "../../base/tiles";
 import { go } from "../../model/address";
 import { askedAxis } from "../../model/axis";
@@ -266,7 +267,7 @@ function description(timeline: Timeline, about: Subject): string {
   const { from, to } = shown.value;
   const largest = timeline.groups
     .slice(0, 5)
-    .map((group) => `${group.name} up to ${formatBytes(group.peak)}`);
+    .map((group) => `${groupName(timeline.by, group.name)} up to ${formatBytes(group.peak)}`);
   return (
     `Memory of ${about.device} by ${isRibbons.value ? "allocation" : stackedBy.value}, ` +
     `from ${formatSeconds(from)} to ${formatSeconds(to)} of ${formatSeconds(about.seconds)}${SPREAD[timeline.axis.by]}. ` +

@@ -9,6 +9,7 @@ import type {
 } from "../../api/types.gen";
 import { positionOf, type TimeAxis } from "../../base/axis";
 import { groupColour, type Inks } from "../../base/colours";
+import { groupName } from "../../base/sentences";
 import { levelFor, tilesIn } from "../../base/tiles";
 import type { Tiles } from "../../model/use_tiles";
 import { type Box, drawAxis, drawBreaks, drawByteAxis, toPixel } from "../../render/axes";
@@ -113,7 +114,7 @@ function drawTitle(pen: Pen, frame: Frame, title: string): void {
   });
   let x = 16;
   frame.timeline.groups.forEach((group, index) => {
-    const name = fitted(pen, group.name, 180, 11);
+    const name = fitted(pen, groupName(frame.timeline.by, group.name), 180, 11);
     const width = pen.measure(name, 11) + 30;
     if (frame.hidden.has(group.name) || x + width > frame.size.width) return;
     pen.rect(x, 38, 10, 10, groupColour(frame.inks, group.name, index));

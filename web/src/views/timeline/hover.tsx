@@ -8,7 +8,7 @@ import { formatBytes, formatShare } from "../../base/bytes";
 import { groupColour } from "../../base/colours";
 import { nameTail, shortener } from "../../base/paths";
 import { formatSeconds } from "../../base/seconds";
-import { stepName } from "../../base/sentences";
+import { groupName, stepName } from "../../base/sentences";
 import { hideTip, showTip, TipRows } from "../../render/tooltip";
 import { bandAt } from "./bands";
 import { type Frame, levelOf, xOf } from "./frame";
@@ -108,7 +108,7 @@ function Groups({
         <div key={group.name} class={index === here ? "here" : ""}>
           <dt>
             <i class="swatch" style={{ background: groupColour(frame.inks, group.name, index) }} />
-            {nameTail(shorten(group.name), 44)}
+            {nameTail(shorten(groupName(frame.timeline.by, group.name)), 44)}
           </dt>
           <dd>
             {formatBytes(bytes)} <span class="quiet">{formatShare(bytes, allocated)}</span>

@@ -4,7 +4,7 @@ import type { Timeline } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { groupColour } from "../../base/colours";
 import { nameTail, shortener } from "../../base/paths";
-import { capital } from "../../base/sentences";
+import { capital, groupName } from "../../base/sentences";
 import { device, failed } from "../../model/recording";
 import { inks } from "../../model/theme";
 import {
@@ -36,7 +36,7 @@ export function Legend({ timeline }: { timeline: Timeline }) {
         {upsideDown(timeline).map(([group, index]) => (
           <li key={group.name}>
             <label
-              title={`${group.name}: switch on or off; double click shows it alone`}
+              title={`${groupName(timeline.by, group.name)}: switch on or off; double click shows it alone`}
               onDblClick={() => onlyGroup(group.name)}
             >
               <input
