@@ -281,11 +281,18 @@ impl<'a> Adviser<'a> {
         }
         for leak in found.rows {
             let finding = format!(
-                "{} keeps {} more in every step since step {}",
+                "{} keeps {} more per step since step {}",
                 leak.location, leak.bytes_per_step, leak.since
             );
-            let change =
-                "don't keep tensors attached to the graph: keep `.item()` or `.detach()` of them";
+            let may_have_a_graph = [Category::Activation, Category::Unknown]
+                .map(Category::name)
+                .contains(&leak.category);
+            let change = if may_have_a_graph {
+                "don't keep tensors attached to the graph: keep `.item()` or `.detach()` of them"
+            } else {
+                "remove it from the list, dict or attribute that keeps it from step to step, or keep \
+                 a copy on the CPU"
+            };
             self.without(AdviceKind::Leak, finding, change, &leak.allocations);
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! For every line: how much of what it allocated is live when each step ends. The first step is left out,
 //! because everything that stays is allocated in it. A *suspect* grows until the end of the last finished
-//! step, for at least three steps and at least half of those looked at, in nine of ten of them, and
-//! frees at most a tenth of what it gained. What is allocated anew in each step and freed in the
+//! step, for at least three steps and at least half of those looked at, in nine of ten of them or in one of every few (a
+//! cache of each evaluation), and frees at most a tenth of what it gained. What is allocated anew in each step and freed in the
 //! next (gradients, the last loss) does not grow.
 
 use std::collections::BTreeMap;
@@ -182,6 +182,9 @@ fn held(
     all
 }
 
+/// How many steps must grow where those between them do not: two gaps of the same length may be chance.
+const FEWEST_REGULAR: u32 = 4;
+
 /// The steps in which a line grows, up to the last finished one.
 #[derive(Debug)]
 struct Window {
@@ -197,6 +200,7 @@ fn window(held: &Held, finished: u32) -> Option<Window> {
     let fewest = FEWEST_STEPS.max(finished.saturating_sub(1).div_ceil(2));
     let (mut gained, mut lost) = (0_i128, 0_i128);
     let (mut grew, mut count) = (0, 0);
+    let (mut gap, mut next) = (0, finished);
     let mut longest = None;
     for (&step, change) in held.changes.range(1..).rev() {
         gained += change.bytes.max(0);
@@ -204,7 +208,14 @@ fn window(held: &Held, finished: u32) -> Option<Window> {
         grew += u32::from(change.bytes > 0);
         count += change.count;
         let steps = finished - step;
-        let grows = u64::from(grew) * 10 >= u64::from(steps) * 9 && lost * 10 <= gained;
+        if change.bytes > 0 {
+            gap = gap.max(next - step);
+            next = step;
+        }
+        let in_most = u64::from(grew) * 10 >= u64::from(steps) * 9;
+        // No gap is twice as long as they are on average.
+        let regularly = grew >= FEWEST_REGULAR && gap * grew < 2 * steps;
+        let grows = (in_most || regularly) && lost * 10 <= gained;
         if change.bytes > 0 && steps >= fewest && grows {
             longest = Some(Window { since: step, steps, grew, bytes: gained - lost, count });
         }

@@ -76,7 +76,7 @@ fn a_leak_saves_all_that_it_gained() {
     // The first step may keep its own.
     let mib = [5 * 12, 5 * 12, 16 + 12, 16 + 12].map(|mib| Some(Bytes(mib * MIB)));
     assert_eq!(figures(advice), mib);
-    let finding = "train.py:9 (main) keeps 12.00 MiB more in every step since step 1";
+    let finding = "train.py:9 (main) keeps 12.00 MiB more per step since step 1";
     assert_eq!(advice.finding, finding);
 }
 
