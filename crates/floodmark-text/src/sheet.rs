@@ -297,10 +297,14 @@ pub fn frames_below(frames: &[Frame], backward: bool, location: String) -> (Stri
     (innermost, frames.map(|frame| format!("  {frame}")).collect())
 }
 
-/// `    mlp (MLP)`: the last part of the path, indented by its depth.
+/// `    mlp (MLP)`: the last part of the path, indented by its depth. A derived name, `BertLayer (modeling_bert:669)`, has its
+/// class.
 pub fn module(path: &str, depth: u32, class: Option<&str>) -> String {
     let name = if depth == 0 { path } else { path.rsplit('.').next().unwrap_or(path) };
-    let class = class.filter(|&class| class != name);
+    let is_named = |class: &str| {
+        name.strip_prefix(class).is_some_and(|rest| rest.is_empty() || rest.starts_with(" ("))
+    };
+    let class = class.filter(|class| !is_named(class));
     let class = class.map_or_else(String::new, |class| format!(" ({class})"));
     format!("{:indent$}{name}{class}", "", indent = 2 * depth as usize)
 }

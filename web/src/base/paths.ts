@@ -31,7 +31,7 @@ export function shorterForms(text: string): string[] {
       forms.push(`${file} (${name})${mark}`, `${file} (${inner})${mark}`, file + mark);
     }
     forms.push(file);
-  } else if (!short.includes(" ")) {
+  } else if (!short.includes(" ") || short.endsWith(")")) {
     const mark = short.includes("/") ? "/" : ".";
     forms.push(...withoutFolders(short, mark), short.slice(short.lastIndexOf(mark) + 1));
   }

@@ -8,8 +8,8 @@
 //! 3. Then the class: `modeling.py:118 (forward)`.
 //! 4. Then the function: `modeling.py:118`. The file and the line stay.
 //!
-//! Of the name of a module or tensor the outer modules go: `….mlp.c_proj`, then `c_proj`. Other texts have no shorter
-//! form.
+//! Of the name of a module or tensor the outer modules go: `….mlp.c_proj`, then `c_proj`; also of a derived one, such as
+//! `BertLayer (modeling_bert:669).linear (modeling_bert:109)`. Other texts have no shorter form.
 
 /// Folders into which packages are installed.
 const PACKAGES: [&str; 2] = ["/site-packages/", "/dist-packages/"];
@@ -38,7 +38,7 @@ pub fn shorter_forms(text: &str) -> Vec<String> {
             ]);
         }
         forms.push(short);
-    } else if !text.contains(' ') {
+    } else if !text.contains(' ') || text.ends_with(')') {
         let mark = if text.contains('/') { '/' } else { '.' };
         forms.extend(without_folders(text, mark));
         forms.extend(text.rsplit(mark).next().map(str::to_owned));

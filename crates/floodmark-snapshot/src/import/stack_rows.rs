@@ -1,8 +1,9 @@
 //! The call stacks as rows, with the modules, optimizers and the backward pass that their frames show.
 //!
 //! A snapshot has functions and lines, no objects. A `forward` below `nn.Module._call_impl` belongs to a module. The module's
-//! name is its class, if the frame has a qualified name, or else its file, with the line that calls it. Modules that one line
-//! of a loop calls are therefore one module.
+//! name is its class, if the frame has a qualified name, or else its file, with the line that calls it: `BertLayer
+//! (modeling_bert:669)`, `linear (modeling_bert:109)`. A file has no `.py` there, because a dot separates modules. Modules that
+//! one line of a loop calls are one module.
 //!
 //! By default torch records C++ frames too, between the Python frames. They are kept and marked as native, and nothing is
 //! derived from them, except from the frames of autograd's engine.
@@ -79,7 +80,9 @@ pub(crate) fn stack_rows(tree: &CallTree, strings: &Strings) -> StackRows {
         let parent_facts = facts[node.parent as usize];
         let (frame, own) = (tree.frames[node.frame as usize], frame_facts[node.frame as usize]);
         let module = if parent_facts.awaits_forward && own.is_forward {
-            modules.add_module(parent_facts.module, &frame, parent_facts.caller, strings)
+            let at = (parent_facts.caller.0 as usize).checked_sub(1);
+            let file = at.and_then(|at| codes.rows.get(at)).map_or("", |code| &code.file);
+            modules.add_module(parent_facts.module, &frame, parent_facts.caller, file, strings)
         } else {
             0
         };
@@ -112,6 +115,7 @@ impl Modules {
         parent: u32,
         forward: &Frame,
         (code, line): (u32, u32),
+        caller: &str,
         strings: &Strings,
     ) -> u32 {
         let key = (parent, forward.file, forward.name, code, line);
@@ -125,10 +129,11 @@ impl Modules {
         }
         let (file, function) = (strings.get(forward.file), strings.get(forward.name));
         let class = class_of(function).unwrap_or_else(|| stem(file)).to_owned();
+        let own = format!("{class} ({}:{line})", stem(caller));
         let (root, name) = match (parent, outer.name.is_empty()) {
             (0, _) => (id, String::new()),
-            (_, true) => (outer.root, format!("{class}:{line}")),
-            (_, false) => (outer.root, format!("{}.{class}:{line}", outer.name)),
+            (_, true) => (outer.root, own),
+            (_, false) => (outer.root, format!("{}.{own}", outer.name)),
         };
         self.all.push(Module { depth: outer.depth + 1, root, name: name.clone() });
         self.rows.push(ModuleRow { id, root, class, name });

@@ -135,7 +135,7 @@ fn cpp_frames_do_not_change_what_is_derived() {
     };
     let (python_only, mixed) = (read(python.to_vec()), read(mixed.collect()));
     assert_eq!(described(&mixed), described(&python_only));
-    assert_eq!(described(&mixed).1.as_deref(), Some("linear:12"));
+    assert_eq!(described(&mixed).1.as_deref(), Some("linear (net:12)"));
     assert_eq!(mixed.frames(mixed.allocations[0].stack).count(), 20);
     assert!(mixed.has_native_frames() && !python_only.has_native_frames());
 }

@@ -127,7 +127,7 @@ fn modules_optimizers_and_backward_are_derived() {
     let trace = trace("resnet18_fp32");
     let paths: std::collections::BTreeSet<&str> =
         trace.allocations.iter().filter_map(|made| trace.module_path(made.stack)).collect();
-    assert!(paths.iter().any(|path| path.contains("conv:")), "{paths:?}");
+    assert!(paths.iter().any(|path| path.contains("conv (resnet:")), "{paths:?}");
     let backward = trace.allocations.iter().filter(|made| made.backward).count();
     assert!(backward > trace.allocations.len() / 10, "{backward}");
     assert_eq!(trace.header.torch, "2.10 to 2.11");

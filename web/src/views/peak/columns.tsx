@@ -115,9 +115,12 @@ function names(by: string, shorten: Shorten): Column<Row>[] {
 
 function ModuleCell({ row }: { row: Row }) {
   const { depth = 0, class_name: kind } = details(row);
+  const name = depth > 0 ? (row.location.split(".").pop() ?? "") : row.location;
+  // A derived name has its class.
+  const isNamed = kind != null && (name === kind || name.startsWith(`${kind} (`));
   return (
     <span style={{ paddingLeft: `${depth * 14}px` }}>
-      {depth > 0 ? row.location.split(".").pop() : row.location} <span class="quiet">{kind}</span>
+      {name} <span class="quiet">{isNamed ? "" : kind}</span>
     </span>
   );
 }
