@@ -18,6 +18,7 @@ use crate::moment::at::At;
 use crate::moment::category_levels::CategoryLevels;
 use crate::moment::totals::{Peak, Totals, peaks};
 use crate::moment::{Moment, moment, tell_work};
+use crate::time_axis::Axis;
 
 /// Events a second are those of so many seconds.
 const RATE_SECONDS: f64 = 5.0;
@@ -152,13 +153,14 @@ fn events_per_second(trace: &Trace) -> f64 {
 pub fn history(trace: &Trace, device: Device, from: f64, to: f64, pieces: usize) -> Vec<Bytes> {
     // Of each piece with events, the highest and the last.
     let mut found: Vec<Option<(Bytes, Bytes)>> = vec![None; pieces];
+    let axis = Axis::of_window(from, to);
     let mut totals = Totals::at_start(trace, device);
     let mut at_start = totals.allocated();
     for event in &trace.events {
         let before = totals.allocated();
         totals.apply(trace, event);
         let now = totals.allocated();
-        match piece_of(event.time, from, to, pieces) {
+        match piece_of(event.time, &axis, pieces) {
             Piece::Before => at_start = now,
             Piece::At(piece) => {
                 let highest = found[piece].map_or(before, |(highest, _)| highest);
@@ -179,12 +181,13 @@ pub fn history(trace: &Trace, device: Device, from: f64, to: f64, pieces: usize)
 /// What a device holds of each category, in the order of [`Category::ALL`].
 pub type CategoryBytes = [Bytes; Category::ALL.len()];
 
-/// What a device held of each category when it held the most in each piece of a window, as in [`history`].
+/// What a device held of each category when it held the most in each of so many equal pieces of an axis, as in
+/// [`history`].
 pub fn history_by_category(
     trace: &Trace,
     context: &Context,
     device: Device,
-    (from, to): (f64, f64),
+    axis: &Axis,
     pieces: usize,
 ) -> Vec<CategoryBytes> {
     let mut levels = CategoryLevels::at_start(trace, context);
@@ -199,7 +202,7 @@ pub fn history_by_category(
         if levels.apply(event).is_some() && event.device == device {
             now = read(&levels);
         }
-        match piece_of(event.time, from, to, pieces) {
+        match piece_of(event.time, axis, pieces) {
             Piece::Before => at_start = now,
             Piece::At(piece) => {
                 let highest = found[piece].map_or(before, |(highest, _)| highest);
@@ -229,14 +232,14 @@ enum Piece {
     clippy::cast_precision_loss,
     reason = "a piece is a number of columns in a picture"
 )]
-fn piece_of(time: Micros, from: f64, to: f64, pieces: usize) -> Piece {
+fn piece_of(time: Micros, axis: &Axis, pieces: usize) -> Piece {
     let seconds = time.as_seconds();
-    if seconds < from {
+    if axis.knots.first().is_some_and(|first| seconds < first.seconds) {
         return Piece::Before;
     }
-    if seconds > to || pieces == 0 {
+    let Some(position) = axis.position_at(seconds).filter(|_| pieces > 0) else {
         return Piece::After;
-    }
-    let share = if to > from { (seconds - from) / (to - from) } else { 0.0 };
+    };
+    let share = if axis.length > 0.0 { position / axis.length } else { 0.0 };
     Piece::At(((share * pieces as f64) as usize).min(pieces - 1))
 }

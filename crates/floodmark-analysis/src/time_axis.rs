@@ -95,6 +95,53 @@ pub struct Axis {
     pub breaks: Vec<AxisBreak>,
 }
 
+impl Axis {
+    /// Time as it passed, between two times in seconds.
+    pub fn of_window(from: f64, to: f64) -> Self {
+        let knots = [(from, 0.0), (to, (to - from).max(0.0))];
+        Self {
+            by: AxisBy::Time,
+            length: (to - from).max(0.0),
+            knots: knots.map(|(seconds, position)| AxisKnot { seconds, position }).to_vec(),
+            breaks: Vec::new(),
+        }
+    }
+
+    /// All of a recording, with long idle stretches of a device made short.
+    pub fn with_short_idle(trace: &Trace, device: Device) -> Self {
+        let end = trace.end().0.max(1);
+        AxisMap::with_breaks(idle(&times(trace, device), end), end).answer()
+    }
+
+    /// The position of a time; none where the axis does not show it.
+    pub fn position_at(&self, seconds: f64) -> Option<f64> {
+        let (first, last) = (self.knots.first()?, self.knots.last()?);
+        if seconds < first.seconds || seconds > last.seconds {
+            return None;
+        }
+        let next = self.knots.partition_point(|knot| knot.seconds <= seconds);
+        let Some((before, after)) = self.around(next) else { return Some(last.position) };
+        let share = (seconds - before.seconds) / (after.seconds - before.seconds);
+        Some(before.position + share * (after.position - before.position))
+    }
+
+    /// The time at a position; the nearest one that the axis shows.
+    pub fn seconds_at(&self, position: f64) -> f64 {
+        let next = self.knots.partition_point(|knot| knot.position <= position);
+        let Some((before, after)) = self.around(next) else {
+            let nearest = if next == 0 { self.knots.first() } else { self.knots.last() };
+            return nearest.map_or(0.0, |knot| knot.seconds);
+        };
+        let share = (position - before.position) / (after.position - before.position);
+        before.seconds + share * (after.seconds - before.seconds)
+    }
+
+    /// The knot with that index, and the one before it.
+    fn around(&self, next: usize) -> Option<(AxisKnot, AxisKnot)> {
+        Some((*self.knots.get(next.checked_sub(1)?)?, *self.knots.get(next)?))
+    }
+}
+
 /// The same in whole microseconds and units, so that no event falls between two columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AxisMap {
@@ -402,6 +449,27 @@ mod tests {
         assert_eq!(axis.units_at(40), 2 * UNITS);
         assert_eq!(axis.length(), 3 * UNITS);
         assert_eq!(axis.units_at(2), UNITS / 2);
+    }
+
+    #[test]
+    fn a_time_has_a_position_and_a_position_a_time() {
+        const END: u64 = 1_000_000;
+        let times: Vec<u64> = (0..100).chain(END - 100..END).collect();
+        let axis = AxisMap::with_breaks(idle(&times, END), END).answer();
+        for micros in [0, 50, 99, 500_000, END - 100, END] {
+            let seconds = as_position(micros);
+            let position = axis.position_at(seconds).unwrap();
+            assert!((axis.seconds_at(position) - seconds).abs() < 1e-9, "{micros}");
+        }
+        assert!(axis.position_at(0.5).unwrap() < 110e-6, "the middle is inside the short stretch");
+        assert_eq!((axis.position_at(-0.1), axis.position_at(1.1)), (None, None));
+        let window = Axis::of_window(2.0, 4.0);
+        assert_eq!(window.position_at(3.0), Some(1.0));
+        assert!(
+            [(-1.0, 2.0), (1.0, 3.0), (9.0, 4.0)].iter().all(|&(position, seconds)| {
+                (window.seconds_at(position) - seconds).abs() < 1e-9
+            })
+        );
     }
 
     #[test]

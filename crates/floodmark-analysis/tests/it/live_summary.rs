@@ -1,7 +1,7 @@
 //! How a program stands now.
 
 use floodmark_analysis::{
-    At, By, Context, Detail, Question, history, history_by_category, live_summary, report,
+    At, Axis, By, Context, Detail, Question, history, history_by_category, live_summary, report,
 };
 use floodmark_trace::{Bytes, Device};
 
@@ -71,7 +71,13 @@ fn history_has_the_highest_of_each_piece() {
     let cuda = |from, to, pieces| -> Vec<u64> {
         let found = history(&trace, Device::cuda(0), from, to, pieces);
         let context = Context::new(&trace);
-        let by = history_by_category(&trace, &context, Device::cuda(0), (from, to), pieces);
+        let by = history_by_category(
+            &trace,
+            &context,
+            Device::cuda(0),
+            &Axis::of_window(from, to),
+            pieces,
+        );
         let sums: Vec<Bytes> = by.iter().map(|held| held.iter().copied().sum()).collect();
         assert_eq!(sums, found, "the categories add up to what is allocated");
         found.into_iter().map(|bytes| bytes.0 / MIB).collect()

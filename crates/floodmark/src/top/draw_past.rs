@@ -128,28 +128,40 @@ pub(crate) fn columns_of(pieces: &[CategoryBytes], columns: usize) -> Vec<Catego
     (0..columns).map(column).collect()
 }
 
+fn moment_column(view: &View, columns: usize) -> Option<usize> {
+    column_of(view, view.report.as_ref()?.at.seconds, columns)
+}
+
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::cast_precision_loss,
     reason = "a column of a screen"
 )]
-fn moment_column(view: &View, columns: usize) -> Option<usize> {
-    let (from, to) = view.window;
-    let seconds = view.report.as_ref()?.at.seconds;
-    if columns == 0 || seconds < from || seconds > to || to <= from {
+fn column_of(view: &View, seconds: f64, columns: usize) -> Option<usize> {
+    let position = view.axis.position_at(seconds)?;
+    if columns == 0 || view.axis.length <= 0.0 {
         return None;
     }
-    Some((((seconds - from) / (to - from) * columns as f64) as usize).min(columns - 1))
+    Some(((position / view.axis.length * columns as f64) as usize).min(columns - 1))
 }
 
-/// The beginning, the end, and a mark below the moment.
+/// The beginning, the end, `≈` below each idle stretch that is short, and a mark below the moment.
 fn axis_line(view: &View, moment: Option<usize>, width: u16) -> Line<'static> {
-    let (from, to) = view.window;
     let width = usize::from(width);
+    let knots = (view.axis.knots.first(), view.axis.knots.last());
+    let [from, to] = [knots.0, knots.1].map(|knot| knot.map_or(0.0, |knot| knot.seconds));
     let (left, right) = (seconds(from), seconds(to));
     let between = width.saturating_sub(left.width() + right.width());
     let mut letters: Vec<char> = format!("{left}{:between$}{right}", "").chars().collect();
+    for stretch in &view.axis.breaks {
+        let column = column_of(view, (stretch.from + stretch.to) / 2.0, width);
+        if let Some(letter) = column.and_then(|column| letters.get_mut(column))
+            && *letter == ' '
+        {
+            *letter = '≈';
+        }
+    }
     let moment = moment.filter(|_| !view.is_now());
     if let Some(letter) = moment.and_then(|moment| letters.get_mut(moment)) {
         *letter = '▲';

@@ -191,9 +191,8 @@ impl State {
 
     fn click_in_graph(&mut self, x: u16, view: Option<&View>) {
         let Some(view) = view else { return };
-        let (from, to) = view.window;
         let share = (f64::from(x - self.picture.x) + 0.5) / f64::from(self.picture.width.max(1));
-        self.when = When::At(At::Seconds(from + share * (to - from)));
+        self.when = When::At(At::Seconds(view.axis.seconds_at(share * view.axis.length)));
     }
 
     fn turn_to(&mut self, tab: usize) {
@@ -252,8 +251,7 @@ impl State {
     fn step_in_time(&mut self, key: KeyEvent, view: Option<&View>) {
         let Some(view) = view else { return };
         let Some(report) = &view.report else { return };
-        let (from, to) = view.window;
-        let column = (to - from) / f64::from(self.picture.width.max(1));
+        let column = view.axis.length / f64::from(self.picture.width.max(1));
         let columns = if key.modifiers.contains(KeyModifiers::SHIFT) { 10.0 } else { 1.0 };
         let way = if key.code == KeyCode::Left { -columns } else { columns };
         let now = match self.when {
@@ -261,7 +259,11 @@ impl State {
             When::At(At::Seconds(seconds)) => seconds,
             When::At(_) | When::Usual => report.at.seconds,
         };
-        let seconds = (now + way * column).clamp(0.0, view.summary.seconds);
+        // A time before the picture, such as the peak of a program that runs, is not on its axis.
+        let seconds = match view.axis.position_at(now) {
+            Some(position) => view.axis.seconds_at(position + way * column),
+            None => (now + way * column).clamp(0.0, view.summary.seconds),
+        };
         self.when = When::At(At::Seconds(seconds));
     }
 }

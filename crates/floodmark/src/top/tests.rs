@@ -206,6 +206,29 @@ fn arrows_move_the_moment_and_the_device_changes() {
     assert!(said(shown.press("d")).starts_with("Peak of cuda:0: "));
 }
 
+/// A program that waited for minutes: the graph has room for what happened, as the page's timeline has.
+#[test]
+fn a_long_wait_is_short_in_the_graph_of_a_finished_recording() {
+    let steps = |from: u32| {
+        let step = |at| format!("alloc h{at} cuda:0 8MiB at model.py:12:forward\nfree h{at}\n");
+        (from..from + 20).map(step).collect::<String>()
+    };
+    let script = format!("{}wait 60000\n{}", steps(0), steps(20));
+    let graph = |text: &str| text.lines().skip(4).take(7).collect::<Vec<_>>().join("\n");
+    let mut shown = Shown::new(&script, 80, 24);
+    let text = shown.text();
+    assert!(graph(&text).matches('█').count() > 100, "{text}");
+    assert!(graph(&text).contains('≈') && text.contains("60.1 s"), "{text}");
+    let click = MouseEventKind::Down(MouseButton::Left);
+    let (column, row) = (shown.state.picture.x + 5, shown.state.picture.y);
+    let mouse = MouseEvent { kind: click, column, row, modifiers: KeyModifiers::NONE };
+    let view = View::new(&shown.trace, shown.stage, shown.state.ask());
+    shown.state.point(mouse, Some(&view));
+    let When::At(At::Seconds(seconds)) = shown.state.when else { panic!("a time was chosen") };
+    assert!(seconds < 0.04, "{seconds}");
+    assert!(!Shown::new(&script, 80, 24).recording().text().contains('≈'), "time as it passes");
+}
+
 #[test]
 fn the_cursor_stays_among_the_rows() {
     let mut shown = Shown::new(TRAINING, 80, 24);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use floodmark_analysis::{
-    At, By, CategoryBytes, Context, LiveSummary, Moment, Question, Report, default_device,
+    At, Axis, By, CategoryBytes, Context, LiveSummary, Moment, Question, Report, default_device,
     history_by_category, leaks, live_summary, moment, report,
 };
 use floodmark_text::sentence;
@@ -77,12 +77,12 @@ pub(crate) struct View {
     pub(crate) levels: Vec<(Bytes, Option<Bytes>)>,
     /// The moment, or why there is no answer.
     pub(crate) said: String,
-    /// What each piece of the window has at its highest, by category.
+    /// What each piece of the axis has at its highest, by category.
     pub(crate) history: Vec<CategoryBytes>,
     /// By location, how many bytes more a line holds after each step.
     pub(crate) growth: BTreeMap<String, Bytes>,
-    /// The window, in seconds.
-    pub(crate) window: (f64, f64),
+    /// The axis of the picture of the past.
+    pub(crate) axis: Axis,
     /// What is missing.
     pub(crate) losses: Vec<String>,
 }
@@ -92,7 +92,7 @@ impl View {
     pub(crate) fn new(trace: &Trace, stage: Stage, ask: Ask) -> Self {
         let summary = live_summary(trace);
         let device = device(trace, ask.device);
-        let window = window(&summary, stage, ask);
+        let axis = axis(trace, device, &summary, stage, ask);
         let mut view = Self {
             ask,
             stage,
@@ -105,13 +105,13 @@ impl View {
             said: "Nothing is allocated yet".to_owned(),
             history: Vec::new(),
             growth: BTreeMap::new(),
-            window,
+            axis,
             losses: losses(trace, stage),
             summary,
         };
         if let Some(device) = device {
             let context = Context::new(trace);
-            view.history = history_by_category(trace, &context, device, window, PIECES);
+            view.history = history_by_category(trace, &context, device, &view.axis, PIECES);
             view.growth = growth(trace, device);
             view.ask_rows(trace, device);
         }
@@ -212,10 +212,24 @@ fn device(trace: &Trace, chosen: Option<Device>) -> Option<Device> {
     chosen.or_else(|| default_device(trace, At::Peak).ok())
 }
 
-fn window(summary: &LiveSummary, stage: Stage, ask: Ask) -> (f64, f64) {
-    let is_recent = stage == Stage::Recording && !ask.is_whole;
-    let from = if is_recent { (summary.seconds - RECENT_SECONDS).max(0.0) } else { 0.0 };
-    (from, summary.seconds)
+/// What the picture shows: of a program that runs, the last minutes as they passed, because a picture must not move when an
+/// idle stretch becomes long; otherwise all of it, with long idle stretches made short.
+fn axis(
+    trace: &Trace,
+    device: Option<Device>,
+    summary: &LiveSummary,
+    stage: Stage,
+    ask: Ask,
+) -> Axis {
+    let is_running = stage == Stage::Recording;
+    match device {
+        Some(device) if !is_running => Axis::with_short_idle(trace, device),
+        Some(_) | None => {
+            let is_recent = is_running && !ask.is_whole;
+            let from = if is_recent { (summary.seconds - RECENT_SECONDS).max(0.0) } else { 0.0 };
+            Axis::of_window(from, summary.seconds)
+        }
+    }
 }
 
 /// What is missing. A missing end is no loss while the program runs.
