@@ -225,7 +225,9 @@ class Progress:
             is_due = now - self._said >= _SECONDS_BETWEEN
         if self.quiet or not is_due or not self._has_peak():
             return
-        line = f"floodmark: step {step}, peak {self._peak / (1 << 30):.3f} GiB so far"
+        gib, mib = self._peak / (1 << 30), self._peak / (1 << 20)
+        peak = f"{gib:.2f} GiB" if gib >= 1 else f"{mib:.1f} MiB"
+        line = f"floodmark: step {step}, peak {peak} so far"
         if not self._is_terminal:
             print(line, file=sys.stderr)
             return

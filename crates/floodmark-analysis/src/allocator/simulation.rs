@@ -225,9 +225,9 @@ pub(crate) fn is_last_request(trace: &Trace, device: Device, failed: u32) -> boo
 /// What is not known where a change lets the failed request succeed.
 pub(crate) fn scope(is_last: bool) -> &'static str {
     if is_last {
-        "This request would succeed; the recording ends here, and the rest of the run may need more"
+        "Simulated up to the failed request: the recording ends there, and the rest of the run may need more"
     } else {
-        "This request would succeed; what the program would have requested next was not recorded, and may need more"
+        "Simulated up to the failed request: what the program would have requested next was not recorded, and may need more"
     }
 }
 

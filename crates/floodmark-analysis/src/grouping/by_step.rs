@@ -64,7 +64,7 @@ enum Key {
 fn row_without_step(group: Group<Key>) -> Row {
     let location = match group.key {
         Key::BeforeRecording => BEFORE_RECORDING,
-        Key::NoSteps | Key::Step(_) => "(no steps recorded)",
+        Key::NoSteps | Key::Step(_) => "(no step finished)",
     };
     let detail = Detail::Step {
         step: None,

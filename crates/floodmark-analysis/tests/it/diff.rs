@@ -151,7 +151,7 @@ fn every_grouping_says_what_grew() {
     ");
     insta::assert_snapshot!(table(SMALL, LARGE, By::Step), @"
     +14 KiB of 10 on cuda:0; 2 rows, 0 unchanged
-    +10 7→17 3→4 (no steps recorded)
+    +10 7→17 3→4 (no step finished)
     +4 3→7 1→1 before recording
     ");
 }

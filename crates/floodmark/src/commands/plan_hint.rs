@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use floodmark_profiles::profiles;
 use floodmark_trace::{Bytes, Header};
 
 use crate::text::shell_word::quoted;
@@ -11,10 +12,26 @@ const SOME_PROGRAM: &str = "train.py";
 
 /// `find changes that make the whole run fit: …`. `capacity` is the memory of the GPU, where known.
 pub(crate) fn plan_hint(header: &Header, capacity: Option<Bytes>) -> String {
-    let memory =
-        capacity.map_or_else(String::new, |bytes| format!("--memory {}MiB ", bytes.0 >> 20));
+    let gpu = gpu(header).map_or_else(String::new, |gpu| format!("--gpu {} ", quoted(&gpu)));
+    let memory = capacity.map_or_else(String::new, |bytes| format!("--memory {} ", size(bytes)));
     let program = program(header);
-    format!("find changes that make the whole run fit: `floodmark plan {memory}{program}`")
+    format!("find changes that make the whole run fit: `floodmark plan {gpu}{memory}{program}`")
+}
+
+/// The GPU profile of a recording: the one that was simulated, or that of the GPU that the driver named.
+fn gpu(header: &Header) -> Option<String> {
+    let simulated = header.phantom.as_ref().map(|phantom| phantom.gpu.clone());
+    let recorded = || {
+        let is_it = |name: &str| header.devices.iter().any(|device| device.name == name);
+        profiles().into_iter().find(|(_, profile)| is_it(&profile.name))
+    };
+    simulated.or_else(|| recorded().map(|(name, _)| name.to_owned()))
+}
+
+/// `12GiB`, or `24220MiB` where it is no whole number of them.
+fn size(bytes: Bytes) -> String {
+    let mib = bytes.0 >> 20;
+    if mib.is_multiple_of(1024) { format!("{}GiB", mib >> 10) } else { format!("{mib}MiB") }
 }
 
 /// The recorded program and its arguments, without the interpreter and its options.
@@ -45,9 +62,26 @@ mod tests {
     fn the_recorded_program_is_planned_for_its_gpu() {
         assert_eq!(
             hint(&["/usr/bin/python", "-u", "my train.py", "--batch", "8"], Some(24 << 30)),
-            "floodmark plan --memory 24576MiB 'my train.py' --batch 8"
+            "floodmark plan --memory 24GiB 'my train.py' --batch 8"
         );
         assert_eq!(hint(&["python", "-m", "pkg.train"], None), "floodmark plan -m pkg.train");
+    }
+
+    /// A plan for another GPU would count another CUDA context.
+    #[test]
+    fn the_gpu_is_that_of_the_recording() {
+        let device = |name: &str| floodmark_trace::DeviceInfo {
+            device: "cuda:0".to_owned(),
+            name: name.to_owned(),
+            ..Default::default()
+        };
+        let planned = |name: &str| {
+            let header = Header { devices: vec![device(name)], ..Header::default() };
+            plan_hint(&header, Some(Bytes(24_220 << 20))).split('`').nth(1).unwrap().to_owned()
+        };
+        let rtx4090 = "floodmark plan --gpu rtx4090 --memory 24220MiB train.py";
+        assert_eq!(planned("NVIDIA GeForce RTX 4090"), rtx4090);
+        assert_eq!(planned("some GPU"), "floodmark plan --memory 24220MiB train.py");
     }
 
     #[test]

@@ -94,7 +94,9 @@ pub(crate) enum Problem {
 impl Hint for Problem {
     fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::NoSuchScript => Some("to run a module by its name, write `-m` before the name"),
+            Self::NoSuchScript => {
+                Some("check the path; to run a module by its name, write `-m` before the name")
+            }
             Self::NoTraces => Some("record one with `floodmark run script.py`"),
             Self::OneTraceOnly => Some("only `--to html` shows several in one file"),
             Self::PortInUse => Some("choose another with `--port`, or leave it out"),

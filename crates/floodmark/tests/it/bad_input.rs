@@ -326,7 +326,7 @@ fn a_program_that_does_not_exist_is_not_run() {
     error: Failed to run `missing.py`
       Caused by: there is no such file
 
-    hint: to run a module by its name, write `-m` before the name
+    hint: check the path; to run a module by its name, write `-m` before the name
     ");
     insta::assert_snapshot!(folder.run("run --max-memory lots x.py"), @"
     exit 1

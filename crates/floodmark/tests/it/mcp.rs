@@ -339,7 +339,7 @@ fn bad_input_is_an_error_of_the_tool() {
         error: Failed to run `[root]/runs/absent.py`
           Caused by: there is no such file
 
-        hint: to run a module by its name, write `-m` before the name
+        hint: check the path; to run a module by its name, write `-m` before the name
         ");
         insta::assert_snapshot!(refusal("estimate", json!({"program": "x.flood", "gpu": "h300"})).await, @"
         error: Failed to simulate a `h300`

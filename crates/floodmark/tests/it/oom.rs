@@ -69,7 +69,7 @@ fn a_failure_is_explained_with_proof() {
     16.00 MiB        fc (Layer)
     8.000 MiB  (no module)
 
-    This request would succeed; the recording ends here, and the rest of the run may need more
+    Simulated up to the failed request: the recording ends there, and the rest of the run may need more
     --- stderr
     hint: find changes that make the whole run fit: `floodmark plan train.py`
     ");
@@ -109,15 +109,15 @@ fn a_failure_is_explained_with_proof() {
         Bytes  Live allocations, by module
     1.171 GiB  (no module)
     583.8 MiB  container
-    578.8 MiB    alloc_runs:253 (alloc_runs)
-    256.0 MiB      container:25
-    128.0 MiB        activation:253 (activation)
-    128.0 MiB        linear:253 (linear)
-    225.5 MiB      activation:25 (activation)
-    32.25 MiB      normalization:25 (normalization)
-    5.000 MiB    sparse:253 (sparse)
+    578.8 MiB    alloc_runs (container:253)
+    256.0 MiB      container (alloc_runs:25)
+    128.0 MiB        activation (container:253)
+    128.0 MiB        linear (container:253)
+    225.5 MiB      activation (alloc_runs:25)
+    32.25 MiB      normalization (alloc_runs:25)
+    5.000 MiB    sparse (container:253)
 
-    This request would succeed; the recording ends here, and the rest of the run may need more
+    Simulated up to the failed request: the recording ends there, and the rest of the run may need more
     --- stderr
     hint: find changes that make the whole run fit: `floodmark plan train.py`
     ");
@@ -158,7 +158,7 @@ fn the_owners_that_are_listed_are_counted() {
     1.171 GiB  (no module)
     583.8 MiB  container
 
-    This request would succeed; the recording ends here, and the rest of the run may need more
+    Simulated up to the failed request: the recording ends there, and the rest of the run may need more
     --- stderr
     hint: find changes that make the whole run fit: `floodmark plan train.py`
     ");
@@ -208,7 +208,7 @@ fn every_reason_has_its_words() {
         Bytes  Live allocations, by module
     20.00 MiB  (no module)
 
-    This request would succeed; the recording ends here, and the rest of the run may need more
+    Simulated up to the failed request: the recording ends there, and the rest of the run may need more
     --- stderr
     hint: find changes that make the whole run fit: `floodmark plan train.py`
     ");
@@ -235,7 +235,7 @@ fn every_reason_has_its_words() {
     yes       with garbage_collection_threshold:0.8
     yes       with 2.000 MiB more memory
 
-    This request would succeed; the recording ends here, and the rest of the run may need more
+    Simulated up to the failed request: the recording ends there, and the rest of the run may need more
     --- stderr
     hint: find changes that make the whole run fit: `floodmark plan train.py`
     ");
@@ -340,7 +340,7 @@ fn the_json_of_an_explanation_is_the_contract() {
         }
       ],
       "is_last": true,
-      "scope": "This request would succeed; the recording ends here, and the rest of the run may need more",
+      "scope": "Simulated up to the failed request: the recording ends there, and the rest of the run may need more",
       "lines": [
         {
           "bytes": 16777216,
@@ -396,7 +396,7 @@ fn where_nothing_failed_there_is_nothing_to_explain() {
 #[test]
 fn a_change_that_helps_promises_this_request_alone() {
     let folder = folder();
-    let ends = "This request would succeed; the recording ends here, and the rest of the run may need more";
+    let ends = "Simulated up to the failed request: the recording ends there, and the rest of the run may need more";
     for line in ["oom split.flood", "simulate split.flood --memory 64MiB"] {
         let shown = folder.run(line);
         assert!(shown.contains(ends) && !shown.contains("Fits"), "{shown}");

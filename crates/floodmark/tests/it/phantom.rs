@@ -31,7 +31,7 @@ fn a_profile_can_be_taken_changed_and_used() {
     error: Failed to run `train.py`
       Caused by: there is no such file
 
-    hint: to run a module by its name, write `-m` before the name
+    hint: check the path; to run a module by its name, write `-m` before the name
     ");
     let folder = folder.with_bytes("bad.toml", b"name = 3");
     let said = folder.run("estimate --gpu bad.toml train.py");

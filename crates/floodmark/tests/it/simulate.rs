@@ -108,7 +108,7 @@ fn a_smaller_card_may_be_too_small() {
     PYTORCH_CUDA_ALLOC_CONF                                      Memory  Allocated   Reserved      Waste  Retries  Runs out
     recorded: (default)                                       56.00 MiB  40.00 MiB  56.00 MiB  16.00 MiB        1  at 0.008 s, for 32.00 MiB
     per_process_memory_fraction:0.8,expandable_segments:True  80.00 MiB  72.00 MiB  80.00 MiB  8.000 MiB        0  not at this request
-    This request would succeed; the recording ends here, and the rest of the run may need more
+    Simulated up to the failed request: the recording ends there, and the rest of the run may need more
     ");
     insta::assert_snapshot!(folder.run("simulate failed.flood --memory 1GiB --sweep"), @"
     exit 0
@@ -128,7 +128,7 @@ fn a_smaller_card_may_be_too_small() {
     expandable_segments:True,roundup_power2_divisions:16  1.000 GiB  72.00 MiB  80.00 MiB  8.000 MiB        0  not at this request
     Best: 80.00 MiB reserved, and the failed request succeeds, with
       export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
-    This request would succeed; the recording ends here, and the rest of the run may need more
+    Simulated up to the failed request: the recording ends there, and the rest of the run may need more
     ");
 }
 
