@@ -244,6 +244,26 @@ def test_without_a_path_the_trace_is_kept_as_long_as_the_program():
     del kept
 
 
+def test_a_recording_has_no_allocation_of_floodmark_itself(programs):
+    """Not even the first one of a process, which looks at modules and optimizers from before."""
+    done = programs.run(
+        """
+        import json
+        import torch, floodmark
+
+        net = torch.nn.Linear(64, 64)
+        optimizer = torch.optim.Adam(net.parameters())
+        net(torch.ones(2, 64)).sum().backward()
+        optimizer.step()
+        with floodmark.trace(devices="cpu") as recorder:
+            kept = torch.ones(2000)
+        print(json.dumps(recorder.trace.summary()["devices"]))
+        """
+    )
+    [cpu] = json.loads(done.stdout)
+    assert cpu["allocated_total"] == 8000
+
+
 def test_stop_without_start_and_names_without_a_recording_do_nothing():
     assert floodmark.stop() is None
     floodmark.step()
