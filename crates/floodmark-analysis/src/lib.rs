@@ -56,6 +56,7 @@ pub use allocation::card::{AllocationCard, CardFrame, Partner, PartnerKind, allo
 pub use allocation::category::category;
 pub use allocation::context::{Context, Phase};
 pub use allocation::framework::{FrameChoice, NotFrames, ShownFrames};
+pub use allocation::generation::StepKind;
 pub use allocation::line::{AllocationLine, AllocationLines};
 pub use allocation::location::Frame;
 pub use allocation::main_script::{main_script, program_folder};

@@ -275,10 +275,11 @@ fn cells(row: &Row, phases: &[String]) -> Cells {
             picture.clone(),
             location,
         ]),
-        Detail::Step { step, is_finished, peak, end, growth, phases: peaks, .. } => {
-            let name = |step: u32| match is_finished {
-                Some(false) => format!("{step}, not finished"),
-                Some(true) | None => step.to_string(),
+        Detail::Step { step, kind, is_finished, peak, end, growth, phases: peaks, .. } => {
+            let name = |step: u32| match (is_finished, kind) {
+                (Some(false), _) => format!("{step}, not finished"),
+                (_, Some(kind)) => format!("{step}, {}", kind.name()),
+                (_, None) => step.to_string(),
             };
             let mut cells = vec![step.map_or(location, name)];
             cells.extend([shown(*peak), shown(*end), growth.map_or_else(String::new, signed)]);

@@ -26,6 +26,9 @@ Losses = list[str]
 # What a tensor is to the program.
 Category = Literal["parameter", "buffer", "gradient", "optimizer state", "activation", "input", "temporary", "workspace", "communication", "KV cache", "unknown"]
 
+# The kind of a step of a program that generates.
+StepKind = Literal["prefill", "decode"]
+
 # The engine that simulates a GPU.
 Engine = Literal["phantom", "fake"]
 
@@ -473,6 +476,8 @@ class StepRow(TypedDict):
     """What the row is about: its line, module, operator, category or other name."""
     step: int | None
     """Its number; null for blocks from before the recording."""
+    kind: StepKind | None
+    """Whether it is a prefill or a decode; null in a program that trains."""
     is_finished: bool | None
     """Whether it ended: the last one does not where the program failed in it, or the recording
     stopped."""
@@ -760,6 +765,9 @@ class Leaks(TypedDict):
     growth: int
     """How many more bytes are live when the last of them ends than when the first step ended, of
     all lines."""
+    kv_cache_per_step: Bytes | None
+    """What the KV cache gains from one decode step to the next, on average; null in a program that does
+    not generate."""
     losses: Losses
     """What the recording misses."""
     total_rows: int

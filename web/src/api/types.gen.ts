@@ -739,6 +739,8 @@ export type Row = {
   | {
       /** Its number; null for blocks from before the recording. */
       step: number | null;
+      /** Whether it is a prefill or a decode; null in a program that trains. */
+      kind: StepKind | null;
       /** Whether it ended: the last one does not where the program failed in it, or the recording stopped. */
       is_finished: boolean | null;
       /** The peak of allocated bytes during it. */
@@ -776,6 +778,9 @@ export type Largest = {
   /** Its name where it has one, otherwise the line that allocated it. */
   location: string;
 };
+
+/** The kind of a step of a program that generates. */
+export type StepKind = "prefill" | "decode";
 
 /** All that is known of one allocation. */
 export type AllocationCard = {
@@ -1301,6 +1306,8 @@ export type Leaks = {
   steps: number;
   /** How many more bytes are live when the last of them ends than when the first step ended, of all lines. */
   growth: number;
+  /** What the KV cache gains from one decode step to the next, on average; null in a program that does not generate. */
+  kv_cache_per_step: Bytes | null;
   /** What the recording misses. */
   losses: Losses;
   /** How many suspects there are, those left out included. */

@@ -4,6 +4,7 @@
 //! ([`crate::allocation::frame_rules`]): parameters, gradients, communication and KV caches. Otherwise lifetime
 //! and place decide, the first rule that fits:
 //!
+//! - `KV cache`: made in forward by a call stack whose tensors grow from forward to forward, each by the same bytes.
 //! - `optimizer state`: made in an optimizer's `step`, and live after it.
 //! - `gradient`: made in backward, live after it, and as large as a parameter.
 //! - `activation`: made in forward, and still live when the backward pass of the same step made its
@@ -48,6 +49,7 @@ pub fn category(trace: &Trace, context: &Context, id: AllocationId) -> Category 
         };
     }
     match context.work(id) {
+        Phase::Forward if context.is_cache_stack(allocation.stack) => Category::KvCache,
         Phase::Optimizer if !context.is_passing(allocation) => Category::OptimizerState,
         Phase::Backward if is_gradient(allocation, context) => Category::Gradient,
         Phase::Forward if is_kept_for_backward(allocation, context) => Category::Activation,

@@ -1,7 +1,8 @@
 //! In which step and phase each allocation was made: one pass over the events.
 //!
 //! Steps are numbered from 0. Where the program says when a step ends (`Step`), that counts; otherwise
-//! each end of an optimizer's `step` does. What comes after the last end belongs to the next step.
+//! each end of an optimizer's `step` does. Where there is neither, and no backward pass, each forward that reads or fills a
+//! KV cache is a step ([`crate::allocation::generation`]). What comes after the last end belongs to the next step.
 //!
 //! The phase is the user's name where one was open. Otherwise the first rule that fits:
 //!
@@ -16,13 +17,14 @@
 //! three; allocations outside do not interrupt it.
 
 use floodmark_trace::{
-    Allocation, AllocationId, Bytes, Category, Device, Event, EventNumber, Label, LabelId, Subject,
-    TextId, ThreadId, Trace, stack_flags,
+    Allocation, AllocationId, Bytes, Category, Device, Event, EventNumber, Label, LabelId, StackId,
+    Subject, TextId, ThreadId, Trace, stack_flags,
 };
 use hashbrown::HashSet;
 
 use crate::allocation::derived_category;
 use crate::allocation::frame_rules::FrameRoles;
+use crate::allocation::generation::{GenerationScan, StepKind};
 
 /// What the program was doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,6 +59,10 @@ impl Phase {
 pub struct Context {
     /// The events that end a step.
     step_ends: Vec<u32>,
+    /// Per step that ended, in a program that generates; empty in one that trains.
+    step_kinds: Vec<StepKind>,
+    /// The call stacks that allocate keys and values, found by their growth.
+    cache_stacks: HashSet<StackId>,
     /// Per allocation; never `Named`.
     work: Vec<Phase>,
     /// The events that begin a stretch, or the time between two.
@@ -88,6 +94,11 @@ impl Context {
         self.derived.get(id.index()).copied().flatten()
     }
 
+    /// Whether the call stack allocates keys and values, by their growth from forward to forward.
+    pub(crate) fn is_cache_stack(&self, stack: StackId) -> bool {
+        self.cache_stacks.contains(&stack)
+    }
+
     /// What the frames of each call stack say.
     pub(crate) fn roles(&self) -> &FrameRoles {
         &self.roles
@@ -102,6 +113,18 @@ impl Context {
     pub fn step(&self, event: u32) -> Option<u32> {
         let ended = self.step_ends.partition_point(|&end| end < event);
         (!self.step_ends.is_empty()).then(|| u32::try_from(ended).unwrap_or(u32::MAX))
+    }
+
+    /// Whether a step that ended is a prefill or a decode; `None` for a step of training.
+    pub fn step_kind(&self, step: u32) -> Option<StepKind> {
+        self.step_kinds.get(step as usize).copied()
+    }
+
+    /// The name of a step: `step 3`, `step 3 (decode)`.
+    pub fn step_name(&self, step: u32) -> String {
+        let kind = self.step_kind(step);
+        let kind = kind.map_or_else(String::new, |kind| format!(" ({})", kind.name()));
+        format!("step {step}{kind}")
     }
 
     /// The events that end a step.
@@ -216,26 +239,35 @@ pub(crate) struct ContextScan {
     maybe_loss: Vec<AllocationId>,
     /// Autograd saved something in this forward pass, so a backward is to follow.
     has_saved: bool,
+    /// The forwards of a program that generates; `None` once it trains.
+    generation: Option<GenerationScan>,
+    /// A step ended before the events that are new, or steps of generation count no more.
+    is_renewed: bool,
 }
 
 impl ContextScan {
     fn with_steps(has_explicit_steps: bool) -> Self {
-        Self { has_explicit_steps, ..Self::default() }
+        let generation = (!has_explicit_steps).then(GenerationScan::default);
+        Self { has_explicit_steps, generation, ..Self::default() }
     }
 
-    /// Reads the events that are new. Returns whether all events were read again, since older ones are in
-    /// other steps. That happens once, where the program says for the first time that a step ended, after optimizers
-    /// had ended some.
+    /// Reads the events that are new. Returns whether older events are in other steps now. That happens where the program
+    /// says for the first time that a step ended, after optimizers had ended some; where a first decode step shows
+    /// that a forward before it was a prefill; and where a program that has generated begins to train.
     pub(crate) fn extend(&mut self, trace: &Trace) -> bool {
         let new = trace.events.get(self.read..).unwrap_or_default();
         let is_first = !self.has_explicit_steps && has_explicit_steps(new);
         let is_renewed = is_first && !self.context.step_ends.is_empty();
-        if is_renewed {
-            *self = Self::default();
+        if is_renewed || self.read == 0 {
+            *self = Self::with_steps(is_first);
         }
         self.has_explicit_steps |= is_first;
+        if is_first {
+            self.generation = None;
+        }
+        self.is_renewed = is_renewed;
         self.read_on(trace);
-        is_renewed
+        self.is_renewed
     }
 
     /// Whether a later backward pass, or a failure before it, may show that the allocation belongs to the computation
@@ -251,7 +283,10 @@ impl ContextScan {
         let first = u32::try_from(self.read).unwrap_or(u32::MAX);
         for (at, event) in (first..).zip(new) {
             match event.subject {
-                Subject::Alloc(id) => self.allocate(trace, at, id),
+                Subject::Alloc(id) => {
+                    self.generate(trace, at, id, first);
+                    self.allocate(trace, at, id);
+                }
                 Subject::OptimizerBegin => self.begin_optimizer(at, event.thread),
                 Subject::OptimizerEnd => self.end_optimizer(at, event.thread),
                 Subject::Step(_) => self.end_step(at),
@@ -278,6 +313,35 @@ impl ContextScan {
         self.read = trace.events.len();
         if trace.header.is_snapshot() {
             self.context.derived = derived_category::derive(trace, &self.context);
+        }
+    }
+
+    /// Ends steps of a program that generates.
+    fn generate(&mut self, trace: &Trace, at: u32, id: AllocationId, first_new: u32) {
+        let Some(generation) = &mut self.generation else { return };
+        let is_new = |one: &&Allocation| !one.before_recording;
+        let Some(allocation) = trace.allocations.get(id.index()).filter(is_new) else { return };
+        if allocation.backward || trace.header.is_snapshot() {
+            self.train();
+            return;
+        }
+        let context = &mut self.context;
+        for step in generation.allocate(trace, &context.roles, at, id) {
+            if context.step_ends.last().is_none_or(|&last| last < step.end) {
+                context.step_ends.push(step.end);
+                context.step_kinds.push(step.kind);
+                self.is_renewed |= step.end + 1 < first_new;
+            }
+        }
+        generation.note_cache_stacks(&mut context.cache_stacks);
+    }
+
+    /// The program trains: forwards are no steps of it.
+    fn train(&mut self) {
+        if self.generation.take().is_some() && !self.context.step_kinds.is_empty() {
+            self.context.step_ends.clear();
+            self.context.step_kinds.clear();
+            self.is_renewed = true;
         }
     }
 
@@ -376,6 +440,7 @@ impl ContextScan {
     }
 
     fn begin_optimizer(&mut self, at: u32, thread: ThreadId) {
+        self.train();
         *slot(&mut self.raised, thread) = 0;
         *slot(&mut self.optimizers, thread) += 1;
         self.end_forward();
@@ -384,6 +449,7 @@ impl ContextScan {
 
     /// An optimizer may call another one's `step`: only the outermost ends the step.
     fn end_optimizer(&mut self, at: u32, thread: ThreadId) {
+        self.train();
         let raised = slot(&mut self.raised, thread);
         if *raised > 0 {
             *raised -= 1;

@@ -8,6 +8,7 @@ pub(crate) mod context;
 pub(crate) mod derived_category;
 pub(crate) mod frame_rules;
 pub(crate) mod framework;
+pub(crate) mod generation;
 pub(crate) mod line;
 pub(crate) mod location;
 pub(crate) mod main_script;

@@ -39,14 +39,13 @@ pub(crate) fn rows(live: &Live<'_>, context: &Context, top: usize) -> (usize, Ve
         })
         .into_iter()
         .peekable();
-    let finished = context.finished_steps();
     let mut rows = Vec::new();
     while let Some(group) = groups.next_if(|group| !matches!(group.key, Key::Step(_))) {
         rows.push(row_without_step(group));
     }
     for (number, step) in (0_u32..).zip(steps(trace, context, device)) {
         let group = groups.next_if(|group| group.key == Key::Step(number));
-        rows.push(row(trace, (number, finished), step, group));
+        rows.push(row(trace, context, number, step, group));
     }
     let total = rows.len();
     rows.drain(..total.saturating_sub(top));
@@ -68,6 +67,7 @@ fn row_without_step(group: Group<Key>) -> Row {
     };
     let detail = Detail::Step {
         step: None,
+        kind: None,
         is_finished: None,
         peak: None,
         end: None,
@@ -81,14 +81,17 @@ fn row_without_step(group: Group<Key>) -> Row {
 
 fn row(
     trace: &Trace,
-    (number, finished): (u32, u32),
+    context: &Context,
+    number: u32,
     step: Step,
     group: Option<Group<Key>>,
 ) -> Row {
+    let kind = context.step_kind(number);
     let phases = step.phases.into_iter();
     let detail = Detail::Step {
         step: Some(number),
-        is_finished: Some(number < finished),
+        kind,
+        is_finished: Some(number < context.finished_steps()),
         peak: Some(step.peak),
         end: Some(step.end),
         growth: step.growth,
@@ -98,7 +101,7 @@ fn row(
     };
     let empty =
         || Group { key: Key::Step(number), members: vec![], bytes: Bytes(0), median: Bytes(0) };
-    group.unwrap_or_else(empty).into_row(format!("step {number}"), detail)
+    group.unwrap_or_else(empty).into_row(context.step_name(number), detail)
 }
 
 /// Every step that ended, and the one that did not when something was allocated in it.

@@ -6,6 +6,7 @@ use floodmark_trace::{Bytes, Category};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::allocation::generation::StepKind;
 use crate::allocation::location::Frame;
 
 /// A row of a report: these fields, and those of its grouping.
@@ -195,6 +196,8 @@ pub enum Detail {
     Step {
         /// Its number; null for blocks from before the recording.
         step: Option<u32>,
+        /// Whether it is a prefill or a decode; null in a program that trains.
+        kind: Option<StepKind>,
         /// Whether it ended: the last one does not where the program failed in it, or the recording stopped.
         is_finished: Option<bool>,
         /// The peak of allocated bytes during it.

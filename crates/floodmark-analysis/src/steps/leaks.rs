@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::allocation::category::category;
 use crate::allocation::context::Context;
+use crate::allocation::generation::StepKind;
 use crate::allocation::location::{Frame, Line, Lines, frame, marked};
 use crate::allocation::use_times::freed;
 use crate::grouping::live_groups::common;
@@ -77,6 +78,8 @@ pub struct Leaks {
     pub steps: u32,
     /// How many more bytes are live when the last of them ends than when the first step ended, of all lines.
     pub growth: i64,
+    /// What the KV cache gains from one decode step to the next, on average; null in a program that does not generate.
+    pub kv_cache_per_step: Option<Bytes>,
     /// What the recording misses.
     pub losses: Losses,
     /// How many suspects there are, those left out included.
@@ -119,6 +122,7 @@ pub fn leaks(
         (other.bytes_per_step, &one.location).cmp(&(one.bytes_per_step, &other.location))
     });
     let total_rows = rows.len();
+    let kv_cache_per_step = cache_growth(trace, &context, device);
     rows.truncate(top.unwrap_or(usize::MAX));
     Ok(Leaks {
         floodmark: env!("CARGO_PKG_VERSION"),
@@ -126,10 +130,32 @@ pub fn leaks(
         device,
         steps: finished - 1,
         growth: i64::try_from(growth).unwrap_or(i64::MAX),
+        kv_cache_per_step,
         losses: trace.losses.clone(),
         total_rows,
         rows,
     })
+}
+
+/// What the KV cache gains in a decode step that follows another one. In the first one after a prompt, other lines
+/// may allocate it than in the prefill.
+fn cache_growth(trace: &Trace, context: &Context, device: Device) -> Option<Bytes> {
+    context.step_kind(0)?;
+    let is_decode = |step| context.step_kind(step) == Some(StepKind::Decode);
+    let counts = |step: u32| step > 0 && is_decode(step) && is_decode(step - 1);
+    let steps = (0..context.finished_steps()).filter(|&step| counts(step)).count();
+    let mut gained = 0_i128;
+    for (id, allocation) in (0_u32..).map(AllocationId).zip(&trace.allocations) {
+        if allocation.device != device || category(trace, context, id) != Category::KvCache {
+            continue;
+        }
+        let size = i128::from(allocation.rounded.0);
+        let made = context.step(allocation.made_at).filter(|_| !allocation.before_recording);
+        let freed = freed(allocation).and_then(|event| context.step(event));
+        gained += if made.is_some_and(counts) { size } else { 0 };
+        gained -= if freed.is_some_and(counts) { size } else { 0 };
+    }
+    Some(bytes(gained / i128::try_from(steps.max(1)).unwrap_or(1)))
 }
 
 /// What one step changed: what it allocated and left, less what it freed.

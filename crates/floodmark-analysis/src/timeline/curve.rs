@@ -159,7 +159,7 @@ pub(crate) fn markers(trace: &Trace, context: &Context, device: Device) -> Vec<M
     for (at, event) in (0_u32..).zip(&trace.events) {
         let seconds = event.time.as_seconds();
         if let Some((step, _)) = ends.next_if(|(_, end)| **end == at) {
-            let name = format!("step {step}");
+            let name = context.step_name(step);
             found.push(Marker { seconds, kind: MarkerKind::Step, name });
         }
         let named = |text| trace.text(text).unwrap_or("?").to_owned();

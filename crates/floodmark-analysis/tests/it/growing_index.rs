@@ -9,6 +9,7 @@ use floodmark_trace::{Assembler, Batch, GrowingTrace, Trace};
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use crate::generation::generate;
 use crate::timeline::long;
 
 /// What a script records, in as many batches as there are sizes; the last one has the rest.
@@ -228,4 +229,16 @@ fn a_stack_that_is_defined_late_changes_the_phase() {
     let stacks = std::mem::take(&mut batches[0].stacks);
     batches.last_mut().unwrap().stacks.splice(0..0, stacks);
     check_batches(&batches, &[], &LayerSource::Modules);
+}
+
+/// A first decode step shows that a forward before it was a prefill; an optimizer shows that the program trains.
+#[test]
+fn steps_of_generation_come_late_and_go_when_training_begins() {
+    let script = generate("a", 4)
+        + &generate("b", 3)
+        + "optimizer begin
+           optimizer end
+           alloc after cpu 1KiB at m.py:1";
+    check_script(&script, &[3; 60], &[], &LayerSource::Modules);
+    check_script(&script, &[11; 20], &[], &LayerSource::Modules);
 }

@@ -156,6 +156,7 @@ fn the_json_of_leaks_is_the_contract() {
         serde_json::to_value(actual).unwrap(),
         serde_json::json!({
             "floodmark": env!("CARGO_PKG_VERSION"), "format": 1, "device": "cpu", "steps": 4,
+            "growth": 8192, "kv_cache_per_step": null,
             "growth": 8192, "losses": [], "total_rows": 2,
             "rows": [{
                 "bytes_per_step": 1024, "growth": 4096, "bytes": 5120, "count": 4, "since": 1,

@@ -17,6 +17,7 @@ mod diff;
 mod diff_pictures;
 mod estimate;
 mod fragmentation;
+mod generation;
 mod groupings;
 mod growing_index;
 mod hit;

@@ -28,7 +28,7 @@ impl ProgramTracks {
         let marks = numbers.add(tracks, root, "marks", TrackKind::Slices)?;
         let step = (input.context.finished_steps() > 0).then_some(0);
         if step.is_some() {
-            tracks.begin(steps, 0, "step 0", Flow::None, &[])?;
+            tracks.begin(steps, 0, &input.context.step_name(0), Flow::None, &[])?;
         }
         let mut lanes: Vec<(ThreadId, TrackId)> = Vec::new();
         for event in &input.trace.events {
@@ -102,7 +102,7 @@ impl ProgramTracks {
         *step += 1;
         tracks.end(self.steps, micros)?;
         let name = if *step < input.context.finished_steps() {
-            format!("step {step}")
+            input.context.step_name(*step)
         } else if input.context.unfinished_step(input.trace, None).is_some() {
             format!("step {step}, not finished")
         } else {

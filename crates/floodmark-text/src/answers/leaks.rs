@@ -14,7 +14,7 @@ const FRAMES: usize = 6;
 impl From<&Leaks> for AnswerText {
     fn from(leaks: &Leaks) -> Self {
         Self {
-            above: vec![summary(leaks)],
+            above: [Some(summary(leaks)), cache(leaks)].into_iter().flatten().collect(),
             losses: leaks.losses.0.iter().map(ToString::to_string).collect(),
             sheets: (!leaks.rows.is_empty()).then(|| rows(leaks)).into_iter().collect(),
             below: left_out(leaks).into_iter().collect(),
@@ -31,6 +31,14 @@ fn summary(leaks: &Leaks) -> String {
     };
     let steps = plural(leaks.steps.into(), "step");
     format!("{found}; all lines together, in {steps} after the first: {}", signed(leaks.growth))
+}
+
+/// What grows by itself while a model generates.
+fn cache(leaks: &Leaks) -> Option<String> {
+    let bytes = leaks.kv_cache_per_step.filter(|bytes| bytes.0 > 0)?;
+    Some(format!(
+        "The KV cache grows by {bytes} in each decode step: it keeps the keys and values of every token"
+    ))
 }
 
 fn rows(leaks: &Leaks) -> Sheet {
