@@ -219,6 +219,7 @@ fn has_explicit_steps(events: &[Event]) -> bool {
 
 /// The state of the one pass: a trace that grows is read on from there.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 pub(crate) struct ContextScan {
     pub(crate) context: Context,
     /// How many events were read.

@@ -6,7 +6,7 @@
 //! forward (the embedded tokens) keeps its size.
 //!
 //! A forward is a *decode* step where the cache had keys and values of earlier forwards: it replaces some of
-//! them, or embeds fewer tokens than the prefill. It is a *prefill* step where it fills an empty cache. Prefills count once a
+//! them, or allocates less than the prefill where the cache was allocated before. It is a *prefill* step where it fills an empty cache. Prefills count once a
 //! decode step has followed: a model that is trained or evaluated fills caches too, and reads none.
 //!
 //! A program that trains (an optimizer, a backward pass, `floodmark.step`) has no such steps, wherever it generates.
@@ -55,6 +55,8 @@ struct Forward {
     last: u32,
     /// The bytes of its first allocation.
     input: Bytes,
+    /// The bytes of all of them.
+    bytes: Bytes,
     made: Vec<AllocationId>,
 }
 
@@ -72,7 +74,7 @@ struct Past {
 struct Model {
     /// Keys and values that were live when its last forward ended.
     cache: Vec<AllocationId>,
-    prefill_input: Option<Bytes>,
+    prefill_bytes: Option<Bytes>,
     decode_input: Option<Bytes>,
     /// A prefill that counts if a decode step follows.
     waiting: Option<u32>,
@@ -124,9 +126,11 @@ impl GenerationScan {
                 begin: at,
                 last: at,
                 input: allocation.requested,
+                bytes: Bytes(0),
                 made: Vec::new(),
             });
             forward.last = at;
+            forward.bytes = Bytes(forward.bytes.0 + allocation.requested.0);
             forward.made.push(id);
         } else if roles.of_stack(allocation.stack) == Role::KvCache {
             self.outside.push(id);
@@ -169,13 +173,13 @@ impl GenerationScan {
         let kind = match (made.is_empty(), before.is_empty()) {
             (false, true) => Some(StepKind::Prefill),
             (false, false) if replaces => Some(StepKind::Decode),
-            (false, false) => Some(model.kind_by_input(forward.input, false)),
-            (true, false) => Some(model.kind_by_input(forward.input, true)),
-            (true, true) if model.grows => Some(model.kind_by_input(forward.input, false)),
+            (false, false) => Some(model.kind_by_input(forward.input)),
+            (true, false) => Some(model.kind_by_bytes(forward.bytes)),
+            (true, true) if model.grows => Some(model.kind_by_input(forward.input)),
             (true, true) => None,
         };
         let steps = match kind {
-            Some(kind) => model.step(kind, forward.input, end),
+            Some(kind) => model.step(kind, forward, end),
             None => self.growth(trace, forward, end, &mut model),
         };
         model.cache.extend(made);
@@ -246,7 +250,6 @@ impl GenerationScan {
             .map(|past| GeneratedStep { end: past.end, kind: StepKind::Decode })
             .collect();
         steps[0].kind = StepKind::Prefill;
-        model.prefill_input = Some(prefill.unwrap_or(first).input);
         model.decode_input = Some(last.input);
         model.grows = true;
         model.past = Vec::new();
@@ -257,21 +260,22 @@ impl GenerationScan {
 
 impl Model {
     /// By the size of the embedded tokens, where memory does not show whether the cache was read.
-    fn kind_by_input(&self, input: Bytes, may_be_first: bool) -> StepKind {
-        let is_shorter = may_be_first && self.prefill_input.is_some_and(|prefill| input < prefill);
-        if is_shorter || self.decode_input == Some(input) {
-            StepKind::Decode
-        } else {
-            StepKind::Prefill
-        }
+    fn kind_by_input(&self, input: Bytes) -> StepKind {
+        if self.decode_input == Some(input) { StepKind::Decode } else { StepKind::Prefill }
+    }
+
+    /// By what a forward allocates, where the cache was allocated before.
+    fn kind_by_bytes(&self, bytes: Bytes) -> StepKind {
+        let is_shorter = self.prefill_bytes.is_some_and(|prefill| bytes < prefill);
+        if is_shorter { StepKind::Decode } else { StepKind::Prefill }
     }
 
     /// The steps that this one shows, in order.
-    fn step(&mut self, kind: StepKind, input: Bytes, end: u32) -> Vec<GeneratedStep> {
+    fn step(&mut self, kind: StepKind, forward: &Forward, end: u32) -> Vec<GeneratedStep> {
         let step = GeneratedStep { end, kind };
         match kind {
             StepKind::Prefill => {
-                self.prefill_input = Some(input);
+                self.prefill_bytes = Some(forward.bytes);
                 if self.decode_input.is_none() {
                     self.waiting = Some(end);
                     return Vec::new();
@@ -279,7 +283,7 @@ impl Model {
                 vec![step]
             }
             StepKind::Decode => {
-                self.decode_input = Some(input);
+                self.decode_input = Some(forward.input);
                 let prefill = |end| GeneratedStep { end, kind: StepKind::Prefill };
                 self.waiting.take().map(prefill).into_iter().chain([step]).collect()
             }
