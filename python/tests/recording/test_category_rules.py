@@ -208,6 +208,6 @@ def test_keys_and_values_of_transformers_are_a_kv_cache(record, cache):
     assert sizes[most * each] == 4
     if cache is None:
         assert sizes == Counter({tokens * each: 4 for tokens in range(8, 12)})
-    steps = recorded.trace.report(by="step", device="cpu").rows
-    kinds = [row["kind"] for row in steps if row["is_finished"]]
-    assert kinds == ["prefill", "decode", "decode", "decode"]
+        steps = recorded.trace.report(by="step", device="cpu").rows
+        kinds = [row["kind"] for row in steps if row["is_finished"]]
+        assert kinds == ["prefill", "decode", "decode", "decode"]
