@@ -766,8 +766,8 @@ class Leaks(TypedDict):
     """How many more bytes are live when the last of them ends than when the first step ended, of
     all lines."""
     kv_cache_per_step: Bytes | None
-    """What the KV cache gains from one decode step to the next, on average; null in a program that does
-    not generate."""
+    """What the KV cache gains from one decode step to the next, on average; null in a program
+    that does not generate."""
     losses: Losses
     """What the recording misses."""
     total_rows: int
@@ -1765,6 +1765,10 @@ class GpuProfile(TypedDict):
     """The compute capability: `9.0`."""
     multiprocessors: int
     """How many multiprocessors it has."""
+    clusters: list[int]
+    """How many clusters of 1, 2, 3 … thread blocks run at once
+    (`cudaOccupancyMaxActiveClusters`), where each block takes all of its multiprocessor;
+    without it as many as the number of multiprocessors allows."""
     memory: int
     """Its memory in bytes, as CUDA gives it."""
     context: int
