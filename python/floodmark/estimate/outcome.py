@@ -5,6 +5,7 @@ Sees: an exception or an exit status. Knows nothing of engines, nor of who ran t
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from floodmark import _core
@@ -71,6 +72,10 @@ class Outcome:
         }
 
 
+#: What a terminal takes as a colour or a style.
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
 def outcome_of(error: BaseException) -> tuple[PhantomEnd, str]:
     """How a program that raised ended, and what it died of."""
     if isinstance(error, EnoughSteps):
@@ -79,13 +84,18 @@ def outcome_of(error: BaseException) -> tuple[PhantomEnd, str]:
         if error.code in (None, 0):
             return "done", ""
         return "failed", f"exit status {error.code}"
-    lines = str(error).splitlines() or [""]
-    # `torch.multiprocessing` begins with an empty line and ends with the error of the child.
-    line = lines[0] or next(filter(None, reversed(lines)), "")
-    text = f"{type(error).__name__}: {line}".removesuffix(": ")
+    text = f"{type(error).__name__}: {_sentence(str(error))}".removesuffix(": ")
     cause: BaseException | None = error
     while cause is not None:
         if type(cause).__name__ == "OutOfMemoryError":
             return "out_of_memory", text
         cause = cause.__cause__ or cause.__context__
     return "failed", text
+
+
+def _sentence(message: str) -> str:
+    """The line of an error's message that says what failed, without colours of a terminal."""
+    lines = [line for line in map(str.strip, _STYLE.sub("", message).splitlines()) if line]
+    # `torch.multiprocessing` quotes the traceback of the child, which ends with the child's error.
+    has_traceback = "Traceback (most recent call last):" in lines
+    return lines[-1 if has_traceback else 0] if lines else ""

@@ -80,6 +80,26 @@ def test_what_was_recorded_is_reported_after_any_end(programs, how, status, fits
     assert ("KeyError: 'x'" in done.stderr) == (how == "raise")
 
 
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        (r"\n\x1b[91merror:\x1b[0m no kernel\n- GPU: 80 GB\n", "error: no kernel"),
+        (r"\n\n-- 0:\nTraceback (most recent call last):\n  f()\nKeyError: 1", "KeyError: 1"),
+        (r"cannot load\nhint: a path", "cannot load"),
+        (r"\n \n", ""),
+    ],
+)
+def test_the_line_that_says_what_failed_is_reported(programs, message, error):
+    code = f"""
+        import torch
+        torch.ones(1, device="cuda")
+        raise OSError("{message}")
+    """
+    programs.write(code, "a.py")
+    _, found = estimate(programs, "a.py")
+    assert found["error"] == f"OSError: {error}".removesuffix(": ")
+
+
 def test_signals_reach_the_program_and_the_answer_comes_after_it(programs):
     programs.write(
         """
