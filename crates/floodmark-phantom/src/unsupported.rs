@@ -1,30 +1,33 @@
 //! Calls that were refused, by name.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use floodmark_phantom_control::UnsupportedCall;
 
-static REFUSED: Mutex<BTreeMap<(&'static str, &'static str), u64>> = Mutex::new(BTreeMap::new());
+type Name = Cow<'static, str>;
+
+static REFUSED: Mutex<BTreeMap<(&'static str, Name), u64>> = Mutex::new(BTreeMap::new());
 
 /// Counts a call that could not be answered.
-pub(crate) fn note(library: &'static str, name: &'static str) {
+pub(crate) fn note(library: &'static str, name: impl Into<Name>) {
     let mut refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
-    *refused.entry((library, name)).or_default() += 1;
+    *refused.entry((library, name.into())).or_default() += 1;
 }
 
 /// Whether a call of that name was refused.
 pub(crate) fn is_refused(name: &str) -> bool {
     let refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
-    refused.keys().any(|&(_, refused)| refused == name)
+    refused.keys().any(|(_, refused)| refused == name)
 }
 
 /// Every refused call, and how often.
 pub(crate) fn calls() -> Vec<UnsupportedCall> {
     let refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
-    let call = |(&(library, name), &count): (&(&str, &str), &u64)| UnsupportedCall {
-        library: library.to_owned(),
-        name: name.to_owned(),
+    let call = |((library, name), &count): (&(&str, Name), &u64)| UnsupportedCall {
+        library: (*library).to_owned(),
+        name: name.clone().into_owned(),
         count,
     };
     refused.iter().map(call).collect()

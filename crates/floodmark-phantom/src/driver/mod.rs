@@ -4,6 +4,7 @@ mod context;
 mod device;
 mod entry;
 mod kernel;
+mod linked_runtime;
 mod memory;
 mod stream;
 mod virtual_memory;

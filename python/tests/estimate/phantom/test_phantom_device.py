@@ -114,6 +114,27 @@ def test_linear_algebra_sparse_products_and_transforms_run(tmp_path: Path) -> No
     assert 2 * spectrum <= found["rfft peak"] < 2 * spectrum + 4096, "the result and its copy"
 
 
+LINKED_RUNTIME = """
+linear = torch.nn.Linear(64, 64, device="cuda")
+torch.compile(lambda x: linear(x).sin())(torch.ones(2, 64, device="cuda"))
+torch.special.zeta(torch.ones(4, device="cuda"), 2.0)
+convolution = torch.nn.Conv2d(3, 4, 3, device="cuda")
+convolution(torch.ones(1, 3, 8, 8, device="cuda")).sum().backward()
+found["torch alone"] = [call.name for call in library.loaded().library.unsupported()]
+from cuda.bindings import runtime
+found["status"] = runtime.cudaMalloc(1 << 20)[0].name
+"""
+
+
+@pytest.mark.skipif(find_spec("cuda") is None, reason="needs cuda-bindings")
+def test_a_library_with_the_runtime_linked_into_it_is_listed(tmp_path: Path) -> None:
+    found, refused = run(tmp_path, LINKED_RUNTIME)
+    assert found["torch alone"] == [], "CUDA's own libraries go on without private tables"
+    assert found["status"] == "cudaErrorSymbolNotFound"
+    assert len(refused) == 1
+    assert refused[0].startswith("the CUDA runtime that is linked into runtime")
+
+
 GRAPHS = """
 layer = torch.nn.Linear(256, 256).cuda()
 x = torch.zeros(64, 256, device="cuda")
