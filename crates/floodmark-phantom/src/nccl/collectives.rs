@@ -238,6 +238,7 @@ mod tests {
 
     const I64: c_int = 4;
     const F32: c_int = 7;
+    const F16: c_int = 6;
     const BF16: c_int = 9;
 
     /// Numbers that count as memory of a device while a test runs.
@@ -293,13 +294,22 @@ mod tests {
     #[test]
     fn a_sum_that_the_host_cannot_compute_has_no_value() {
         let (world, numbers) = (made(2, 0), Buffer::known(&[1_u16; 8]));
-        assert_eq!(ncclAllReduce(numbers.addr(), numbers.addr(), 8, BF16, 0, world, 0), SUCCESS);
+        assert_eq!(ncclAllReduce(numbers.addr(), numbers.addr(), 8, F16, 0, world, 0), SUCCESS);
         assert_eq!(numbers.certainty(), Nothing);
         let singles = Buffer::known(&[1.5_f32; 2]);
         assert_eq!(ncclAllReduce(singles.addr(), singles.addr(), 2, F32, 0, world, 0), SUCCESS);
         assert_eq!(singles.0, [3.0, 3.0]);
         assert_eq!(ncclAllReduce(singles.addr(), singles.addr(), 2, F32, 5, world, 0), SUCCESS);
         assert_eq!(singles.certainty(), Nothing, "its factor is not known");
+    }
+
+    #[test]
+    fn a_sum_in_bfloat16_is_rounded_to_the_nearest() {
+        // 1, and 1 + 2^-7, which is 3 times 1.0078125 = 3.0234375: between 3.015625 and 3.03125.
+        let (world, numbers) = (made(3, 0), Buffer::known(&[0x3f80_u16, 0x3f81]));
+        assert_eq!(ncclAllReduce(numbers.addr(), numbers.addr(), 2, BF16, 0, world, 0), SUCCESS);
+        assert_eq!(numbers.0, [0x4040, 0x4042]);
+        assert_eq!(numbers.certainty(), Assumed);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(super) enum Kind {
     /// A number that the host can compute with.
     Float32,
     Float64,
+    /// The upper half of a `Float32`.
+    Bfloat16,
     /// One that it cannot, of so many bytes.
     ShortFloat(u64),
 }
@@ -26,9 +28,10 @@ impl Kind {
             0 | 1 => Self::Integer(1),
             2 | 3 => Self::Integer(4),
             4 | 5 => Self::Integer(8),
-            6 | 9 => Self::ShortFloat(2),
+            6 => Self::ShortFloat(2),
             7 => Self::Float32,
             8 => Self::Float64,
+            9 => Self::Bfloat16,
             10 | 11 => Self::ShortFloat(1),
             _ => return None,
         })
@@ -38,6 +41,7 @@ impl Kind {
     pub(super) fn bytes(self) -> u64 {
         match self {
             Self::Integer(bytes) | Self::ShortFloat(bytes) => bytes,
+            Self::Bfloat16 => 2,
             Self::Float32 => 4,
             Self::Float64 => 8,
         }
@@ -47,7 +51,9 @@ impl Kind {
     pub(super) fn most_bytes(self) -> u64 {
         match self {
             Self::Integer(_) => MOST_INTEGER_BYTES,
-            Self::Float32 | Self::Float64 | Self::ShortFloat(_) => MOST_FLOAT_BYTES,
+            Self::Float32 | Self::Float64 | Self::Bfloat16 | Self::ShortFloat(_) => {
+                MOST_FLOAT_BYTES
+            }
         }
     }
 }
@@ -147,8 +153,23 @@ fn reduce_one(addr: u64, kind: Kind, reduction: Reduction, ranks: u64) -> bool {
             unsafe { at.write_unaligned(at.read_unaligned() * f64::from(count_of(ranks))) };
             true
         }
-        Kind::Float32 | Kind::Float64 | Kind::ShortFloat(_) => false,
+        Kind::Bfloat16 if reduction == Reduction::Sum => {
+            let at = addr as *mut u16;
+            // SAFETY: the same.
+            unsafe { at.write_unaligned(bfloat16_times(at.read_unaligned(), ranks)) };
+            true
+        }
+        Kind::Float32 | Kind::Float64 | Kind::Bfloat16 | Kind::ShortFloat(_) => false,
     }
+}
+
+/// The bits of a `bfloat16` times the number of ranks, rounded to the nearest even.
+fn bfloat16_times(bits: u16, ranks: u64) -> u16 {
+    let product = f32::from_bits(u32::from(bits) << 16) * count_of(ranks);
+    let bits = product.to_bits();
+    let half = 0x7fff + (bits >> 16 & 1);
+    let rounded = if product.is_finite() { bits + half } else { bits };
+    u16::try_from(rounded >> 16).unwrap_or(u16::MAX)
 }
 
 /// How many ranks there are; a world has fewer than 2^24, so it is exact.
