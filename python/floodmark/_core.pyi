@@ -78,6 +78,7 @@ __all__ = [
     "te_dropout_mask_bytes",
     "te_float8_buffers",
     "te_transposed",
+    "terminal_safe",
     "use_slow_stacks",
 ]
 

@@ -155,7 +155,7 @@ fn axis_line(view: &View, moment: Option<usize>, width: u16) -> Line<'static> {
     let between = width.saturating_sub(left.width() + right.width());
     let mut letters: Vec<char> = format!("{left}{:between$}{right}", "").chars().collect();
     for stretch in &view.axis.breaks {
-        let column = column_of(view, (stretch.from + stretch.to) / 2.0, width);
+        let column = column_of(view, f64::midpoint(stretch.from, stretch.to), width);
         if let Some(letter) = column.and_then(|column| letters.get_mut(column))
             && *letter == ' '
         {
