@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ def measure_one(name: str, is_phantom: bool) -> dict[str, Any]:
     sys.path.insert(0, str(HERE))
     import phantom_choices  # noqa: F401
     import phantom_models
+    import phantom_sparse  # noqa: F401
 
     torch.manual_seed(0)
     torch.cuda.init()
@@ -80,6 +83,7 @@ def estimate_one(name: str) -> dict[str, Any]:
         sys.path.insert(0, str(HERE))
         import phantom_choices  # noqa: F401
         import phantom_models
+        import phantom_sparse  # noqa: F401
 
         torch.manual_seed(0)
         _kept, step = phantom_models.CASES[name]()
@@ -137,9 +141,15 @@ def row(name: str, real: dict[str, Any], found: dict[str, dict[str, Any]]) -> li
 def compare(truth: dict[str, Any], results: Path, only: str) -> None:
     """Estimate what was measured with both engines, and write it all down."""
     rows = []
-    for name, real in truth["cases"].items():
-        if only in name:
-            found = {engine: measure(name, f"--{engine}") for engine in ENGINES}
+    chosen = {name: real for name, real in truth["cases"].items() if only in name}
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
+        estimates = {
+            (name, engine): pool.submit(measure, name, f"--{engine}")
+            for name in chosen
+            for engine in ENGINES
+        }
+        for name, real in chosen.items():
+            found = {engine: estimates[name, engine].result() for engine in ENGINES}
             rows.append(row(name, real, found))
             print(" | ".join(rows[-1]), flush=True)
     if only:
@@ -184,14 +194,14 @@ def main() -> None:
     sys.path.insert(0, str(HERE))
     import phantom_choices  # noqa: F401
     import phantom_models
+    import phantom_sparse  # noqa: F401
 
-    cases = {}
-    for name in phantom_models.CASES:
-        if args.only in name:
-            cases[name] = measure(name)
-            print(
-                name, cases[name].get("error", f"{cases[name].get('seconds', 0):.1f} s"), flush=True
-            )
+    names = [name for name in phantom_models.CASES if args.only in name]
+    # Processes beside each other change what is outside torch, which no table shows.
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        cases = dict(zip(names, pool.map(measure, names), strict=True))
+    for name, found in cases.items():
+        print(name, found.get("error", f"{found.get('seconds', 0):.1f} s"), flush=True)
     ran = [found for found in cases.values() if "error" not in found]
     facts = {key: ran[0][key] for key in ("torch", "device")} if ran else {}
     facts["python"] = platform.python_version()
