@@ -49,7 +49,7 @@ def _files(folder: Path, scale: float) -> Outcome:
 
     home = Path.cwd()
     try:
-        return files.run(folder, max(10, int(10_000 * scale)), workers=2)
+        return files.run(folder, max(10, int(10_000 * scale)), workers=os.cpu_count() or 2)
     finally:
         # A part of it works inside its folder, which is removed.
         os.chdir(home)
