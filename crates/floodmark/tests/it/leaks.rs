@@ -62,6 +62,7 @@ fn lines_that_hold_more_from_step_to_step_are_shown() {
       "device": "cuda:0",
       "steps": 5,
       "growth": 20971520,
+      "kv_cache_per_step": null,
       "losses": [],
       "total_rows": 2,
       "rows": [
