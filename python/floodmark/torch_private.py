@@ -721,6 +721,11 @@ def default_group(c10d: Any) -> Any:
     return c10d._get_default_group()
 
 
+def is_coalescing(c10d: Any, group: Any) -> bool:
+    """Whether the calls of a group are being collected, to be run as one."""
+    return group in c10d._world.pg_coalesce_state
+
+
 def group_helper(c10d: Any) -> Slot:
     """What makes every group."""
     return c10d, "_new_process_group_helper"

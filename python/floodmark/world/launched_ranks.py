@@ -1,8 +1,9 @@
 """Ranks that a launcher started as processes, each with a simulated GPU of its own.
 
 They have torch's own groups and stores. The phantom's NCCL moves nothing between processes, so the
-sizes of groups are set, and the bytes of Python objects travel over the group's store. Sees:
-`torch.distributed.distributed_c10d`. Talks to: the phantom's library. Knows nothing of programs.
+sizes of groups are set, and Python objects and the values of small tensors travel over the group's
+store. Sees: `torch.distributed.distributed_c10d`. Talks to: the phantom's library. Knows nothing of
+programs.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from types import ModuleType
 from typing import Any
 
 from floodmark.recording.import_watch import ImportWatch
+from floodmark.recording.window_options import say
 from floodmark.world import group_sizes
+from floodmark.world.collectives_over_store import CollectivesOverStore
 from floodmark.world.objects_over_store import ObjectsOverStore
+from floodmark.world.rank_messages import RankMessages
 from floodmark.world.replaced_names import everywhere
 
 
@@ -21,7 +25,9 @@ def install(phantom: Any) -> None:
 
     def change(c10d: ModuleType) -> None:
         group_sizes.watch(c10d, phantom.library)
-        for name, function in ObjectsOverStore(c10d, phantom).functions().items():
+        collectives = CollectivesOverStore(c10d, phantom, RankMessages(c10d, say))
+        objects = ObjectsOverStore(c10d, phantom, collectives)
+        for name, function in {**collectives.functions(), **objects.functions()}.items():
             setattr(c10d, name, function)
 
     ImportWatch("torch.distributed.distributed_c10d", everywhere(change))
