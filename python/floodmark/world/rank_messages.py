@@ -13,6 +13,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from multiprocessing.util import Finalize
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -46,6 +47,10 @@ class RankMessages:
     def next_key(self, group: Any, channel: str) -> str:
         """The name of the next message of a channel: each rank counts alike."""
         if group not in self._counts:
+            if not self._waited_on:
+                # Children of `multiprocessing` run no handlers of `atexit`, and when they begin
+                # they remove what was registered here before.
+                Finalize(None, self._note_end, exitpriority=0)
             self._counts[group] = Counter()
             self._waited_on.append((self.store_of(group), self._c10d.get_rank(group)))
         counts = self._counts[group]
@@ -62,20 +67,17 @@ class RankMessages:
     def receive(
         self, group: Any, key: str, *, sender: int, readers: int, call: str
     ) -> bytes | None:
-        """What another rank sent or will send; None if it does not. The last reader deletes it."""
+        """What another rank sent or will send; None if it does not."""
         store = self.store_of(group)
-        why = self._wait(group, store, key, sender)
-        if why:
-            self._give_up(group, sender, f"`{call}` got no value from rank {{}}: {why}")
-            return None
-        length, _, content = store.get(key).partition(b"\n")
-        parts = [f"{key}/{at}" for at in range(_PART_BYTES, int(length), _PART_BYTES)]
-        content = b"".join((content, *map(store.get, parts)))
-        count = f"{key}/readers"
-        if readers == 1 or store.add(count, 1) == readers:
-            for name in (key, *parts, *((count,) if readers > 1 else ())):
-                store.delete_key(name)
-        return content
+        try:
+            why = self._wait(group, store, key, sender)
+            if not why:
+                return _taken(store, key, readers)
+        except RuntimeError:
+            # It has ended with the rank that ran it.
+            why = "the store of the group does not answer"
+        self._give_up(group, sender, f"`{call}` got no value from rank {{}}: {why}")
+        return None
 
     def _wait(self, group: Any, store: Any, key: str, sender: int) -> str:
         """Wait until the message is there; otherwise, why it is not."""
@@ -121,3 +123,15 @@ class RankMessages:
 def _end_of(rank: int) -> str:
     """The key that a rank sets when it ends."""
     return f"floodmark/ended/{rank}"
+
+
+def _taken(store: Any, key: str, readers: int) -> bytes:
+    """A message that is there. The last reader deletes it."""
+    length, _, content = store.get(key).partition(b"\n")
+    parts = [f"{key}/{at}" for at in range(_PART_BYTES, int(length), _PART_BYTES)]
+    content = b"".join((content, *map(store.get, parts)))
+    count = f"{key}/readers"
+    if readers == 1 or store.add(count, 1) == readers:
+        for name in (key, *parts, *((count,) if readers > 1 else ())):
+            store.delete_key(name)
+    return content

@@ -216,3 +216,38 @@ def test_a_rank_that_waits_in_vain_goes_on_and_names_the_call(programs, leave, s
     assert [facts["sum"] for facts in facts_of(programs, done)] == [3, 3]
     # Once for each group.
     assert done.stderr.count(f"`broadcast` got no value from rank 1: {why}") == 2, done.stderr
+
+
+SPAWNED = """
+    import socket
+    import torch
+    import torch.distributed as dist
+
+    def rank_of(rank, port):
+        torch.cuda.set_device(rank)
+        store = dist.TCPStore("127.0.0.1", port, 2, is_master=rank == 0)
+        dist.init_process_group("nccl", store=store, rank=rank, world_size=2)
+        x = torch.full((1,), 1 + rank, device="cuda")
+        dist.all_reduce(x)
+        assert x.item() == 3
+        if rank != ENDS:
+            for _ in range(3):
+                dist.broadcast(x, src=ENDS)
+            dist.destroy_process_group()
+
+    if __name__ == "__main__":
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        torch.multiprocessing.spawn(rank_of, (port,), nprocs=2)
+"""
+
+
+# Rank 0 runs the store: it may answer long enough to say that the rank has ended.
+@pytest.mark.parametrize(("ends", "why"), [(0, ""), (1, "it has ended")])
+def test_a_spawned_rank_goes_on_when_another_one_ends(programs, ends, why):
+    programs.write(SPAWNED.replace("ENDS", str(ends)), "program.py")
+    done = programs.floodmark("estimate", "--gpus", "2", "-o", "a", "program.py")
+    assert done.returncode == 0, done.stderr
+    message = f"`broadcast` got no value from rank {ends}: {why}"
+    assert done.stderr.count(message) == 1, done.stderr
