@@ -55,7 +55,6 @@ __all__ = [
     "disarm",
     "draw",
     "end_phase",
-    "estimate_for_stdout",
     "explain_oom",
     "forget_names",
     "is_being_recorded",
@@ -447,6 +446,8 @@ class PhantomLibrary:
 
 @final
 class EstimateRequest:
+    @staticmethod
+    def from_json(text: str) -> EstimateRequest: ...
     @property
     def run(self) -> RunRequest: ...
     @property
@@ -463,8 +464,7 @@ class EstimateRequest:
     def counts_operators(self) -> bool: ...
     @property
     def measures_step(self) -> bool: ...
-    @property
-    def json(self) -> bool: ...
+    def printed(self, estimate: Estimate) -> str: ...
 
 @final
 class RunningSteps:
@@ -597,7 +597,6 @@ def main(
     args: list[str], python: str
 ) -> int | str | RunRequest | EstimateRequest | DoctorRequest: ...
 def show_doctor(facts: str, json: bool) -> int: ...
-def estimate_for_stdout(estimate: Estimate) -> str: ...
 
 @final
 class MayReplace:

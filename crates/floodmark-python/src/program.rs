@@ -10,64 +10,126 @@ use floodmark_trace::Engine;
 use pyo3::prelude::*;
 
 use crate::answers::Estimate;
-use crate::errors::to_json;
+use crate::errors::{to_json, wrong_argument};
 use crate::phantom::PhantomMachine;
 
 const _: () = assert!(floodmark::LEAST_RECORDER_BYTES == floodmark_probe::LEAST_MEMORY_BYTES);
 
 /// What `floodmark run` was asked to do.
-#[pyclass(frozen, get_all, module = "floodmark._core")]
-pub(crate) struct RunRequest {
-    output: Option<PathBuf>,
+#[pyclass(frozen, module = "floodmark._core")]
+pub(crate) struct RunRequest(floodmark::RunRequest);
+
+#[pymethods]
+impl RunRequest {
+    #[getter]
+    fn output(&self) -> Option<PathBuf> {
+        self.0.output.clone()
+    }
+
     /// A string, since a `Path` of Python would change `a//b.py`.
-    script: Option<OsString>,
-    module: Option<String>,
-    args: Vec<OsString>,
-    devices: Option<Vec<String>>,
+    #[getter]
+    fn script(&self) -> Option<&OsString> {
+        if let Target::Script(script) = &self.0.target { Some(script) } else { None }
+    }
+
+    #[getter]
+    fn module(&self) -> Option<&str> {
+        if let Target::Module(name) = &self.0.target { Some(name) } else { None }
+    }
+
+    #[getter]
+    fn args(&self) -> Vec<&OsString> {
+        self.0.args.iter().collect()
+    }
+
+    #[getter]
+    fn devices(&self) -> Option<Vec<String>> {
+        self.0.devices.as_ref().map(|all| all.iter().map(ToString::to_string).collect())
+    }
+
     /// The options of the recording as JSON.
-    recording: String,
-    quiet: bool,
-    force: bool,
-    changes: Vec<String>,
-    hint: Option<String>,
-}
+    #[getter]
+    fn recording(&self) -> PyResult<String> {
+        to_json(&self.0.recording)
+    }
 
-impl TryFrom<floodmark::RunRequest> for RunRequest {
-    type Error = PyErr;
+    #[getter]
+    fn quiet(&self) -> bool {
+        self.0.quiet
+    }
 
-    fn try_from(request: floodmark::RunRequest) -> PyResult<Self> {
-        let (script, module) = match request.target {
-            Target::Script(path) => (Some(path.into_os_string()), None),
-            Target::Module(name) => (None, Some(name)),
-        };
-        Ok(Self {
-            output: request.output,
-            script,
-            module,
-            args: request.args,
-            devices: request.devices.map(|all| all.iter().map(ToString::to_string).collect()),
-            recording: to_json(&request.recording)?,
-            quiet: request.quiet,
-            force: request.force,
-            changes: request.changes.iter().map(ToString::to_string).collect(),
-            hint: request.hint,
-        })
+    #[getter]
+    fn force(&self) -> bool {
+        self.0.force
+    }
+
+    #[getter]
+    fn changes(&self) -> Vec<String> {
+        self.0.changes.iter().map(ToString::to_string).collect()
+    }
+
+    #[getter]
+    fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
     }
 }
 
-/// What `floodmark estimate` was asked to do.
-#[expect(clippy::struct_excessive_bools, reason = "attributes on the Python side")]
-#[pyclass(frozen, get_all, module = "floodmark._core")]
-pub(crate) struct EstimateRequest {
-    run: Py<RunRequest>,
-    engine: Option<&'static str>,
-    machine: Py<PhantomMachine>,
-    steps: Option<u32>,
-    until_steady: bool,
-    reruns: bool,
-    counts_operators: bool,
-    measures_step: bool,
-    json: bool,
+/// What `floodmark estimate` was asked to do, or a try of `fit` and `plan`.
+#[pyclass(frozen, module = "floodmark._core")]
+pub(crate) struct EstimateRequest(floodmark::EstimateRequest);
+
+#[pymethods]
+impl EstimateRequest {
+    /// The request of a try.
+    #[staticmethod]
+    fn from_json(text: &str) -> PyResult<Self> {
+        serde_json::from_str(text).map(Self).map_err(wrong_argument)
+    }
+
+    #[getter]
+    fn run(&self) -> RunRequest {
+        RunRequest(self.0.run.clone())
+    }
+
+    #[getter]
+    fn engine(&self) -> Option<&'static str> {
+        self.0.engine.map(Engine::name)
+    }
+
+    #[getter]
+    fn machine(&self) -> PhantomMachine {
+        PhantomMachine::from(self.0.machine.clone())
+    }
+
+    #[getter]
+    fn steps(&self) -> Option<u32> {
+        self.0.steps
+    }
+
+    #[getter]
+    fn until_steady(&self) -> bool {
+        self.0.until_steady
+    }
+
+    #[getter]
+    fn reruns(&self) -> bool {
+        self.0.reruns
+    }
+
+    #[getter]
+    fn counts_operators(&self) -> bool {
+        self.0.counts_operators
+    }
+
+    #[getter]
+    fn measures_step(&self) -> bool {
+        self.0.measures_step
+    }
+
+    /// What is printed of an estimate: for the terminal with bars and colours, or JSON.
+    fn printed(&self, estimate: &Estimate) -> PyResult<String> {
+        floodmark::printed(&estimate.0, self.0.answer).map_err(wrong_argument)
+    }
 }
 
 /// That `floodmark doctor` was asked for.
@@ -82,12 +144,6 @@ pub(crate) fn show_doctor(py: Python<'_>, facts: &str, json: bool) -> u8 {
     py.detach(|| floodmark::show_doctor(facts, json)) as u8
 }
 
-/// The text of an estimate: with bars and colours where stdout is a terminal that shows them, else plain.
-#[pyfunction]
-pub(crate) fn estimate_for_stdout(estimate: &Estimate) -> String {
-    floodmark::show(&estimate.0)
-}
-
 /// The text without anything that a terminal would obey, but for the ends of lines.
 #[pyfunction]
 pub(crate) fn terminal_safe(text: &str) -> Cow<'_, str> {
@@ -100,22 +156,9 @@ pub(crate) fn terminal_safe(text: &str) -> Cow<'_, str> {
 pub(crate) fn main(py: Python<'_>, args: Vec<OsString>, python: OsString) -> PyResult<Py<PyAny>> {
     Ok(match py.detach(|| floodmark::main(&args, &python)) {
         Outcome::Exit(status) => (status as u8).into_pyobject(py)?.into_any().unbind(),
-        Outcome::Run(request) => Py::new(py, RunRequest::try_from(request)?)?.into_any(),
+        Outcome::Run(request) => Py::new(py, RunRequest(request))?.into_any(),
         Outcome::Doctor { json } => Py::new(py, DoctorRequest { json })?.into_any(),
         Outcome::Version(version) => version.into_pyobject(py)?.into_any().unbind(),
-        Outcome::Estimate(request) => {
-            let request = EstimateRequest {
-                run: Py::new(py, RunRequest::try_from(request.run)?)?,
-                engine: request.engine.map(Engine::name),
-                machine: Py::new(py, PhantomMachine::from(request.machine))?,
-                steps: request.steps,
-                until_steady: request.until_steady,
-                reruns: request.reruns,
-                counts_operators: request.counts_operators,
-                measures_step: request.measures_step,
-                json: request.json,
-            };
-            Py::new(py, request)?.into_any()
-        }
+        Outcome::Estimate(request) => Py::new(py, EstimateRequest(*request))?.into_any(),
     })
 }

@@ -52,10 +52,10 @@ use clap::{CommandFactory, Parser};
 pub use args::LEAST_RECORDER_BYTES;
 pub use commands::doctor::show_doctor;
 pub use commands::export::saved_page::page_of;
-pub use requests::estimate::EstimateRequest;
+pub use requests::estimate::{AnswerForm, EstimateRequest};
 pub use requests::run::{RunRequest, Target};
 pub use text::exit_status::ExitStatus;
-pub use text::stdout_style::show;
+pub use tries::printed;
 
 use args::misplaced;
 use commands::{

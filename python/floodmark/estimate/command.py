@@ -324,7 +324,7 @@ def _answer(
         found = traces.estimate(error, measured_in(first.folder), rerun=rerun.found)
         if rerun.traces is not None:
             rerun.traces.remove()
-    _print(found.to_json() + "\n" if request.json else found.for_stdout())
+    _print(found.printed_for(request))
     output = traces.move_to_output(request.run)
     if not request.run.quiet:
         name = short_path(output)

@@ -4,9 +4,9 @@
 
 `floodmark fit` and `floodmark plan` start one with the first run of a program. It imports what that
 run writes into `IMPORTS` while it is written, and then gets a line of JSON for each further run. A
-fork does what `python -m floodmark` with the same words does, but finds torch and the other
-installed libraries imported. CUDA begins in the fork, never here. Where forking is not safe,
-because a library has started a thread or CUDA, it says so and ends.
+fork does what `request_process` does, but finds torch and the other installed libraries imported.
+CUDA begins in the fork, never here. Where forking is not safe, because a library has started a
+thread or CUDA, it says so and ends.
 
 Sees: standard input and output. Talks to: `command`, `simulated_gpu`. Does not see programs.
 """
@@ -49,7 +49,9 @@ class Request(TypedDict):
     """A run."""
 
     id: int
-    #: The words after `python -m floodmark`.
+    #: An `_core.EstimateRequest` as JSON.
+    estimate: dict[str, Any]
+    #: The program and its arguments.
     words: list[str]
     #: Variables that differ from those of this process.
     environment: dict[str, str]
@@ -91,11 +93,11 @@ def main() -> int:
     os.environ.update(of_gpu)
     supervisor.let_end_with(os.getppid())
     sys.path[:] = path
-    words = request["words"]
+    # As that of `request_process`.
+    words = ["", *request["words"]]
     sys.argv = [sys.argv[0], *words]
-    sys.orig_argv = [sys.orig_argv[0], "-m", "floodmark", *words]
-    wanted = _core.main(["floodmark", *words], sys.executable)
-    status = estimate(wanted) if isinstance(wanted, _core.EstimateRequest) else 1
+    sys.orig_argv = [sys.orig_argv[0], "-m", "floodmark.estimate.request_process", *words]
+    status = estimate(_core.EstimateRequest.from_json(json.dumps(request["estimate"])))
     # The process that answers comes here, and that of a program which has ended by itself.
     quick_exit.note(status)
     return status

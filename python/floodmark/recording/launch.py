@@ -24,7 +24,7 @@ VARIABLE = "FLOODMARK_STARTUP"
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
 #: The folder of the start-up file.
 STARTUP_FOLDER = os.path.join(os.path.dirname(_HERE), "startup")  # noqa: PTH120
-_OWN_MODULES = ("floodmark", "floodmark.__main__")
+_OWN_MODULES = ("floodmark", "floodmark.__main__", "floodmark.estimate.request_process")
 
 
 def launch(request: _core.RunRequest) -> None:

@@ -225,9 +225,9 @@ class Estimate(Answer["answer_types.DeviceEstimate", "answer_types.Estimate"]):
         super().__init__(core)
         self._estimate = core
 
-    def for_stdout(self) -> str:
-        """The text, with bars and colours where stdout is a terminal that shows them."""
-        return _core.estimate_for_stdout(self._estimate)
+    def printed_for(self, request: _core.EstimateRequest) -> str:
+        """What `floodmark estimate` prints: JSON, or text with bars and colours on a terminal."""
+        return request.printed(self._estimate)
 
     @property
     def fits(self) -> bool | None:

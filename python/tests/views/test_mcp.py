@@ -22,6 +22,7 @@ import jsonschema
 import pytest
 from support.answer_schema import check_answer
 from support.checkout import FIXTURES
+from support.phantoms import needs_cuda_build
 from support.programs import PATIENCE
 
 SNAPSHOT = FIXTURES / "recordings" / "allocator" / "default-oom.pickle.gz"
@@ -190,6 +191,14 @@ def test_a_model_is_what_its_function_returns(assistant: Assistant) -> None:
     missing = assistant.call("estimate_model", **given)
     assert missing["isError"]
     assert "the argument `factory` is missing" in missing["content"][0]["text"]
+
+
+@needs_cuda_build
+def test_an_estimate_records_what_the_call_requests(assistant: Assistant) -> None:
+    given = {"program": "train.py", "gpu": "t4", "engine": "phantom"}
+    assert assistant.call("estimate", **given)["structuredContent"]["op_calls"] is None
+    recorded = assistant.call("estimate", ops=True, **given)["structuredContent"]["op_calls"]
+    assert recorded["by"] == "op-call"
 
 
 def test_tries_are_the_progress_of_a_search(assistant: Assistant) -> None:

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The value that a line reads back from a GPU.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ValueAt {
     /// The file, or the end of its path.
     pub file: String,
@@ -50,6 +51,19 @@ impl FromStr for ValueAt {
             number => number.parse().map_err(|_| ValueAtError::NoNumber)?,
         };
         Ok(Self { file: file.to_owned(), line, value })
+    }
+}
+
+/// As it is written on a command line: JSON has no `nan`.
+impl Serialize for ValueAt {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ValueAt {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 

@@ -7,6 +7,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use floodmark_trace::Hint;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A change that is applied to a program while it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -281,6 +283,19 @@ impl FromStr for Change {
             },
             _ => Err(ChangeError::NoSuchChange { name: name.to_owned() }),
         }
+    }
+}
+
+/// As it is written behind `--with`.
+impl Serialize for Change {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Change {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 

@@ -10,6 +10,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use subject::{AllocatedChange, ProgramEvent, SegmentChange, Subject};
@@ -257,6 +258,13 @@ impl std::str::FromStr for Device {
 impl Serialize for Device {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Device {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|()| D::Error::custom(format_args!("`{text}` is no device")))
     }
 }
 

@@ -38,7 +38,6 @@ impl From<EngineName> for Engine {
 
 /// Which GPUs are simulated, and for how long.
 #[derive(Debug, Clone, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct PhantomArgs {
     /// Simulate with this engine: `phantom` (torch's own host code and allocator; needs a CUDA build of torch) or
     /// `fake` (fake tensors; any build) [default: `phantom` with a CUDA build of torch, otherwise `fake`]
@@ -68,18 +67,9 @@ pub(crate) struct PhantomArgs {
     /// Apply a change to the program while it runs, without editing it: `checkpoint=12`, `fused` (see `floodmark plan`); may be repeated
     #[arg(long = "with", value_name = "CHANGE")]
     pub(crate) changes: Vec<Change>,
-    /// Stop before `--steps`, as soon as two steps in a row have the same peaks
-    #[arg(long, hide = true, requires = "steps")]
-    pub(crate) until_steady: bool,
-    /// Count the operators of a step; memory may differ then
-    #[arg(long, hide = true)]
-    pub(crate) count_operators: bool,
     /// After `--steps`, run further steps that are not recorded, and say what a step costs
     #[arg(long, hide = true, requires = "steps")]
     pub(crate) measure_step: bool,
-    /// Record no memory of the host, which is faster
-    #[arg(long, hide = true)]
-    pub(crate) only_gpus: bool,
 }
 
 #[derive(Debug, Args)]

@@ -15,7 +15,7 @@ use floodmark_trace::Bytes;
 use crate::args::{FitArgs, VariedValue};
 pub(crate) use crate::fit::answer::Fit;
 use crate::fit::answer::{Try, fit_of, objective_of};
-use crate::requests::estimate::machine;
+use crate::requests::estimate::{EstimateRequest, machine};
 use crate::requests::run;
 use crate::text::failure::{Context, Failure, Problem, Result};
 use crate::text::said::Said;
@@ -123,13 +123,13 @@ fn varied(args: &FitArgs) -> VariedProgram<'_> {
 /// One try.
 fn attempt(args: &FitArgs, estimates: &Estimates<'_>, values: &[u64]) -> Result<Try> {
     let began = Instant::now();
-    let answer = estimates.ask(&question(args, values))?;
+    let answer = estimates.ask(&question(args, values)?)?;
     let values_named = || named(args, values);
     if answer.is_empty() {
         return Err(Failure::from(Problem::NothingOnGpu { values: values_named() }));
     }
     let failed = || {
-        let reason = answer.why_unknown();
+        let reason = answer.why_unknown.clone();
         let values = values_named();
         if answer.is_incomplete() {
             return Failure::from(Problem::TryIncomplete { values, reason });
@@ -143,7 +143,7 @@ fn attempt(args: &FitArgs, estimates: &Estimates<'_>, values: &[u64]) -> Result<
         fits: answer.fits.ok_or_else(failed)?,
         peak_allocated: answer.peak_allocated,
         peak_reserved: answer.peak_reserved,
-        needed: answer.needed(),
+        needed: answer.needed,
         steps: answer.steps,
         ended: answer.ended,
         step_peaks: answer.step_peaks,
@@ -152,7 +152,7 @@ fn attempt(args: &FitArgs, estimates: &Estimates<'_>, values: &[u64]) -> Result<
     })
 }
 
-fn question(args: &FitArgs, values: &[u64]) -> Question {
+fn question(args: &FitArgs, values: &[u64]) -> Result<Question> {
     let (program, environment) = varied(args).with(values);
-    Question { phantom: args.phantom.clone(), program, environment }
+    Ok(Question { request: EstimateRequest::of_try(&args.phantom, program)?, environment })
 }

@@ -28,6 +28,8 @@ use super::tools::{ESTIMATE_MODEL, ToolAnswer, command_name, parse};
 use crate::args::{Cli, Command, EstimateArgs};
 use crate::fit::Fit;
 use crate::plan::Plan;
+use crate::requests::estimate::{AnswerForm, EstimateRequest};
+use crate::requests::run::RunRequest;
 use crate::requests::{estimate, run};
 use crate::text::failure::{Context, Problem, Result};
 
@@ -98,18 +100,21 @@ async fn estimated(
     seconds: u64,
     progress: &Progress,
 ) -> Result<ToolAnswer> {
-    estimate::machine(&args.phantom)?;
-    run::target("estimate", args.program.clone())?;
+    let request = estimate::request(args)?;
     let temporary = tempfile::Builder::new()
         .prefix("floodmark-")
         .tempdir()
         .context("Failed to create a temporary folder")?;
-    let output = args.output.unwrap_or_else(|| temporary.path().join("estimate.flood"));
+    let output =
+        request.run.output.clone().unwrap_or_else(|| temporary.path().join("estimate.flood"));
     if output.exists() {
         let failed = format!("Failed to write `{}`", output.display());
         return Err(Problem::OutputExists).context(failed);
     }
-    let process = estimate::process(python, &args.phantom, &output, &args.program);
+    let run = RunRequest { output: Some(output.clone()), force: true, quiet: true, ..request.run };
+    let request = EstimateRequest { run, reruns: false, answer: AnswerForm::Json, ..request };
+    let file = temporary.path().join("request.json");
+    let process = estimate::process(python, &request, &file)?;
     let done = ended(process, seconds, progress).await.context("Failed to answer `estimate`")?;
     let json: Value = serde_json::from_slice(&done.stdout)
         .map_err(|_| Refusal::NoEstimate(estimate::tail(&done.stderr)))

@@ -190,7 +190,7 @@ pub(super) fn plan_of(
     };
     let causes = |changes: &Combination| -> Vec<Cause> {
         let done = tries.done().get(changes);
-        done.map_or_else(Vec::new, |done| done.answer.causes().to_vec())
+        done.map_or_else(Vec::new, |done| done.answer.causes.clone())
     };
     let floor = rows.iter().min_by_key(|(changes, row)| (row.needed, changes.len()));
     let changes = search.plan.as_ref();
@@ -228,7 +228,7 @@ fn row(tries: &Tries<'_>, changes: &Combination, done: &Try) -> PlanTry {
         targets: applied.iter().map(|change| change.target.clone()).collect(),
         peak_allocated: done.answer.peak_allocated,
         peak_reserved: on_gpu.peak_reserved,
-        needed: on_gpu.needed(),
+        needed: on_gpu.needed,
         fits: done.fits,
         frees_cached_blocks: done.on_gpu.is_some(),
         steps: done.answer.steps,
@@ -251,7 +251,7 @@ fn row(tries: &Tries<'_>, changes: &Combination, done: &Try) -> PlanTry {
 /// One change of the plan; `applied` is what all of them were applied to.
 fn plan_change(tries: &Tries<'_>, change: &Change, applied: &[AppliedChange]) -> PlanChange {
     let alone: Combination = vec![change.clone()];
-    let needed = |changes: &Combination| tries.done().get(changes).map(|done| done.answer.needed());
+    let needed = |changes: &Combination| tries.done().get(changes).map(|done| done.answer.needed);
     let saves = needed(&alone).zip(needed(&Combination::new()));
     let name = change.to_string();
     let here = applied.iter().find(|applied| applied.change == name).cloned().unwrap_or_default();

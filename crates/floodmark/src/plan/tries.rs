@@ -12,6 +12,7 @@ use floodmark_trace::{AppliedChange, Bytes, Numerics, StepCost};
 
 use crate::args::{PhantomArgs, PlanArgs};
 use crate::plan::arguments::program_with;
+use crate::requests::estimate::EstimateRequest;
 use crate::text::failure::{Context, Problem, Result};
 use crate::text::progress::Progress;
 use crate::tries::{self, Estimates, Question, TryAnswer};
@@ -132,8 +133,9 @@ impl<'a> Tries<'a> {
         {
             unchanged.cost.clone_from(&again.cost);
             unchanged.answer = again;
-            let question = self.question(&Combination::new(), Asked::Need);
-            self.estimates.replace(&question, &self.done[&Combination::new()].answer);
+            if let Ok(question) = self.question(&Combination::new(), Asked::Need) {
+                self.estimates.replace(&question, &self.done[&Combination::new()].answer);
+            }
         }
     }
 
@@ -141,17 +143,17 @@ impl<'a> Tries<'a> {
     fn one(&self, combination: &Combination) -> Result<Option<Try>> {
         let Some(answer) = self.ask(combination, Asked::Need)? else { return Ok(None) };
         let is_known = answer.fits == Some(true);
-        let mut fits = is_known && answer.needed() <= self.capacity;
+        let mut fits = is_known && answer.needed <= self.capacity;
         let mut on_gpu = None;
-        if is_known && !fits && answer.least() <= self.capacity {
+        if is_known && !fits && answer.least <= self.capacity {
             let verdict = self.ask(combination, Asked::Verdict)?;
             on_gpu = verdict.filter(|verdict| verdict.fits == Some(true));
             fits = on_gpu.is_some();
         }
         let is_applied = answer.changes.iter().all(AppliedChange::is_applied);
         // What saves nothing is no part of a plan, and its cost is of no interest.
-        let unchanged = self.done.get(&Combination::new()).map(|done| done.answer.needed());
-        let saves = unchanged.map_or(!fits, |unchanged| answer.needed() < unchanged);
+        let unchanged = self.done.get(&Combination::new()).map(|done| done.answer.needed);
+        let saves = unchanged.map_or(!fits, |unchanged| answer.needed < unchanged);
         let mut cost = answer.cost.clone();
         let is_counted = cost.is_some() || !is_countable(combination);
         // A program that makes no further step is counted in a run of its own.
@@ -163,7 +165,7 @@ impl<'a> Tries<'a> {
 
     /// An estimate, from the cache or from a process; none where there is no time left.
     fn ask(&self, combination: &Combination, asked: Asked) -> Result<Option<TryAnswer>> {
-        let question = self.question(combination, asked);
+        let question = self.question(combination, asked)?;
         if asked == Asked::Need && combination.is_empty() && self.args.output.is_some() {
             return self.estimates.record(&question).map(Some);
         }
@@ -176,19 +178,22 @@ impl<'a> Tries<'a> {
         self.estimates.ask(&question).map(Some)
     }
 
-    fn question(&self, combination: &Combination, asked: Asked) -> Question {
+    fn question(&self, combination: &Combination, asked: Asked) -> Result<Question> {
         let given = &self.args.phantom;
         let memory = if asked == Asked::Verdict { self.capacity.0 } else { PLENTY };
         let changes = combination.iter().filter(|change| !change.is_argument());
         let phantom = PhantomArgs {
             memory: Some(memory),
             changes: given.changes.iter().chain(changes).cloned().collect(),
-            count_operators: asked == Asked::Cost,
-            measure_step: asked == Asked::Need && is_countable(combination),
             ..given.clone()
         };
         let (program, environment) = program_with(self.args, combination);
-        Question { phantom, program, environment }
+        let request = EstimateRequest {
+            counts_operators: asked == Asked::Cost,
+            measures_step: asked == Asked::Need && is_countable(combination),
+            ..EstimateRequest::of_try(&phantom, program)?
+        };
+        Ok(Question { request, environment })
     }
 
     fn outcome(&mut self, combination: &Combination, tried: Option<Try>) -> Outcome {
@@ -198,14 +203,14 @@ impl<'a> Tries<'a> {
         }
         let applied = &tried.answer.changes;
         let need = Need {
-            needed: tried.answer.needed(),
+            needed: tried.answer.needed,
             fits: tried.fits,
             slows: slows(combination, applied),
             numerics: numerics(combination, applied),
             blocks: applied.iter().find_map(|change| change.blocks),
             slow_down: 1.0,
             gpus: combination.iter().map(Change::gpus).max().unwrap_or(1),
-            best_settings: tried.answer.best_settings().map(str::to_owned),
+            best_settings: tried.answer.best_settings.clone(),
         };
         self.done.insert(combination.clone(), tried);
         let slow_down = self.slow_down(combination).unwrap_or(1.0);
@@ -222,13 +227,13 @@ impl<'a> Tries<'a> {
                 self.problem = Some(if is_empty {
                     Problem::PlanOfNothing
                 } else if answer.is_incomplete() {
-                    Problem::PlanIncomplete { reason: answer.why_unknown() }
+                    Problem::PlanIncomplete { reason: answer.why_unknown.clone() }
                 } else {
                     Problem::PlanOfFailure { error }
                 });
             }
             if answer.is_incomplete() {
-                return Some(format!("what it needs is unknown: {}", answer.why_unknown()));
+                return Some(format!("what it needs is unknown: {}", answer.why_unknown.clone()));
             }
             let error = answer.error.lines().last().unwrap_or_default().trim();
             return Some(format!("the program fails with it: {error}"));

@@ -6,9 +6,10 @@ use std::process::{Command, Stdio};
 
 use floodmark_profiles::{Change, PhantomMachine};
 use floodmark_trace::{Bytes, Device, Engine};
+use serde::{Deserialize, Serialize};
 
 use crate::args::{EstimateArgs, PhantomArgs, ProgramArgs};
-use crate::requests::run::{self, RunRequest};
+use crate::requests::run::RunRequest;
 use crate::text::failure::{Context, Problem, Result};
 
 /// A machine has at most this many GPUs, unless the user says otherwise.
@@ -17,12 +18,15 @@ const USUAL_GPUS: u32 = 8;
 /// Where a launcher such as `torchrun` says how many ranks it has started on this machine.
 const LOCAL_RANKS_VARIABLE: &str = "LOCAL_WORLD_SIZE";
 
+/// The Python module that answers a request in a process of its own.
+const MODULE: &str = "floodmark.estimate.request_process";
+
 /// How much of what a failed program said is shown.
 const TAIL_LINES: usize = 20;
 
-/// A program to record on a phantom GPU.
-#[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+/// A program to record on a simulated GPU. The process of a try gets one as JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct EstimateRequest {
     /// The program, and how it is recorded.
     pub run: RunRequest,
@@ -40,34 +44,64 @@ pub struct EstimateRequest {
     pub counts_operators: bool,
     /// Whether further steps are run after the recording, which say what a step costs.
     pub measures_step: bool,
-    /// Whether the answer is printed as JSON.
-    pub json: bool,
+    /// How the answer is printed.
+    pub answer: AnswerForm,
+}
+
+/// How an answer is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AnswerForm {
+    /// As text.
+    Text,
+    /// As the documented JSON.
+    Json,
+    /// As JSON for `fit` and `plan`.
+    Try,
+}
+
+impl EstimateRequest {
+    /// What `fit` and `plan` request: nothing is said, and a program that runs out of memory is not run again.
+    pub(crate) fn of_try(phantom: &PhantomArgs, program: ProgramArgs) -> Result<Self> {
+        let run =
+            RunRequest { force: true, quiet: true, ..RunRequest::of_program("estimate", program)? };
+        let request = Self::new(phantom, run)?;
+        Ok(Self { reruns: false, answer: AnswerForm::Try, ..request })
+    }
+
+    fn new(phantom: &PhantomArgs, run: RunRequest) -> Result<Self> {
+        Ok(Self {
+            run: RunRequest { changes: phantom.changes.clone(), ..run },
+            engine: phantom.engine.map(Engine::from),
+            machine: machine(phantom)?,
+            steps: phantom.steps,
+            until_steady: false,
+            reruns: true,
+            counts_operators: false,
+            measures_step: phantom.measure_step,
+            answer: AnswerForm::Text,
+        })
+    }
+
+    /// Leaves out the memory of the host, which makes a recording faster.
+    pub(crate) fn record_only_gpus(&mut self) {
+        let gpus = (0..=i8::MAX).take(self.machine.gpus as usize).map(Device::cuda);
+        self.run.devices = Some(gpus.collect());
+    }
 }
 
 pub(crate) fn request(args: EstimateArgs) -> Result<EstimateRequest> {
-    let machine = machine(&args.phantom)?;
-    let (target, words) = run::target("estimate", args.program)?;
-    let gpus = (0..=i8::MAX).take(machine.gpus as usize).map(Device::cuda);
+    let run = RunRequest {
+        output: args.output,
+        recording: args.recording.into(),
+        force: args.force,
+        quiet: args.quiet,
+        ..RunRequest::of_program("estimate", args.program)?
+    };
+    let answer = if args.json { AnswerForm::Json } else { AnswerForm::Text };
     Ok(EstimateRequest {
-        run: RunRequest {
-            target,
-            args: words,
-            output: args.output,
-            devices: args.phantom.only_gpus.then(|| gpus.collect()),
-            recording: args.recording.into(),
-            force: args.force,
-            quiet: args.quiet,
-            changes: args.phantom.changes.clone(),
-            hint: None,
-        },
-        engine: args.phantom.engine.map(Engine::from),
-        machine,
-        steps: args.phantom.steps,
-        until_steady: args.phantom.until_steady,
         reruns: !args.no_rerun,
-        counts_operators: args.phantom.count_operators,
-        measures_step: args.phantom.measure_step,
-        json: args.json,
+        answer,
+        ..EstimateRequest::new(&args.phantom, run)?
     })
 }
 
@@ -98,61 +132,17 @@ fn local_ranks() -> Option<u32> {
     std::env::var(LOCAL_RANKS_VARIABLE).ok()?.parse().ok().filter(|ranks| *ranks > 0)
 }
 
-/// An estimate in a process of its own, which prints JSON and ends with this process. It replaces `output`. A program that
-/// runs out of memory is not run again.
-pub(crate) fn process(
-    python: &OsStr,
-    phantom: &PhantomArgs,
-    output: &Path,
-    program: &ProgramArgs,
-) -> Command {
+/// An estimate in a process of its own, which ends with this process. It reads the request from `file`.
+pub(crate) fn process(python: &OsStr, request: &EstimateRequest, file: &Path) -> Result<Command> {
+    std::fs::write(file, serde_json::to_vec(request)?).context("Failed to write a request")?;
     let mut command = Command::new(python);
-    command.args(["-m", "floodmark", "estimate", "--json", "--quiet", "--force", "--no-rerun"]);
-    command.arg("--output").arg(output);
-    command.args(["--gpu", &phantom.gpu]);
-    if let Some(engine) = phantom.engine {
-        command.args(["--engine", Engine::from(engine).name()]);
-    }
-    let numbers = [
-        ("--gpus", phantom.gpus),
-        ("--rank", phantom.rank),
-        ("--world", phantom.world),
-        ("--steps", phantom.steps),
-    ];
-    for (flag, number) in numbers {
-        if let Some(number) = number {
-            command.args([flag, &number.to_string()]);
-        }
-    }
-    if let Some(memory) = phantom.memory {
-        command.args(["--memory", &memory.to_string()]);
-    }
-    for change in &phantom.changes {
-        command.arg("--with").arg(change.to_string());
-    }
-    if phantom.until_steady {
-        command.arg("--until-steady");
-    }
-    if phantom.count_operators {
-        command.arg("--count-operators");
-    }
-    if phantom.measure_step {
-        command.arg("--measure-step");
-    }
-    if phantom.only_gpus {
-        command.arg("--only-gpus");
-    }
-    for answer in &phantom.answers {
-        command.arg("--answer").arg(answer.to_string());
-    }
-    if program.is_module {
-        command.arg("-m");
-    }
-    command.args(&program.words);
+    command.args([OsStr::new("-m"), OsStr::new(MODULE), file.as_os_str()]);
+    // Python decodes the words of a program itself, in any locale.
+    command.args(request.run.words());
     command.stdin(Stdio::null());
     // The program may wait for ever: it ends with this process.
     command.env("FLOODMARK_ENDS_WITH", std::process::id().to_string());
-    command
+    Ok(command)
 }
 
 /// The last lines of what a program said, indented.
@@ -161,4 +151,36 @@ pub(crate) fn tail(said: &[u8]) -> String {
     let lines: Vec<&str> = said.lines().collect();
     let shown = &lines[lines.len().saturating_sub(TAIL_LINES)..];
     shown.iter().flat_map(|line| ["\n    ", line]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command as Words};
+
+    #[test]
+    fn a_process_reads_the_request_that_was_written() {
+        let mut words = "floodmark estimate --gpu h100 --memory 24GiB --world 4 --rank 1 --steps 2 --measure-step \
+            --engine fake --with checkpoint=2 --with fused --answer a=b.py:3=inf --ops --max-memory 32MiB \
+            -o x.flood --force -m train --batch"
+            .split_whitespace()
+            .map(OsString::from)
+            .collect::<Vec<_>>();
+        words.push(OsString::from_vec(vec![b'a', 0xff]));
+        let Words::Estimate(args) = Cli::try_parse_from(words).unwrap().command else {
+            panic!("an estimate");
+        };
+        let mut request = request(args).unwrap();
+        request.run.output = Some(OsString::from_vec(vec![0xfe]).into());
+        request.record_only_gpus();
+        let written = serde_json::to_vec(&request).unwrap();
+        assert_eq!(serde_json::from_slice::<EstimateRequest>(&written).unwrap(), request);
+        assert_eq!(request.run.changes.len(), 2);
+        assert_eq!(request.run.words().len(), 3);
+    }
 }

@@ -1,10 +1,11 @@
 //! `floodmark run`: what the Python side is to do.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
 use floodmark_profiles::Change;
 use floodmark_trace::{Device, RecordingOptions};
+use serde::{Deserialize, Serialize};
 
 use crate::args::{Devices, ProgramArgs, RunArgs};
 use crate::requests::launcher;
@@ -14,22 +15,23 @@ use crate::text::failure::{Context, Problem, Result};
 const STDIN: &str = "-";
 
 /// What is run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
     /// A file, as `python FILE`; `-` is standard input.
-    Script(PathBuf),
+    Script(OsString),
     /// A module, as `python -m MODULE`.
     Module(String),
 }
 
 /// A program to record, and how.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRequest {
     /// What is run.
     pub target: Target,
     /// The program's own arguments.
     pub args: Vec<OsString>,
     /// Where the trace goes; Python chooses when none is named.
+    #[serde(with = "any_path")]
     pub output: Option<PathBuf>,
     /// The devices to record; all when `None`.
     pub devices: Option<Vec<Device>>,
@@ -45,11 +47,54 @@ pub struct RunRequest {
     pub hint: Option<String>,
 }
 
+impl RunRequest {
+    /// The program of a command of ours, recorded as usual.
+    pub(crate) fn of_program(command: &str, program: ProgramArgs) -> Result<Self> {
+        let (target, args) = target(command, program)?;
+        Ok(Self {
+            target,
+            args,
+            output: None,
+            devices: None,
+            recording: RecordingOptions::default(),
+            force: false,
+            quiet: false,
+            changes: Vec::new(),
+            hint: None,
+        })
+    }
+
+    /// The program and its arguments, without the `-m` of a module.
+    pub(crate) fn words(&self) -> Vec<&OsStr> {
+        let name = match &self.target {
+            Target::Script(path) => path.as_os_str(),
+            Target::Module(name) => OsStr::new(name),
+        };
+        std::iter::once(name).chain(self.args.iter().map(OsString::as_os_str)).collect()
+    }
+}
+
+/// A path that may not be UTF-8.
+mod any_path {
+    use super::{Deserialize, OsString, PathBuf, Serialize};
+
+    #[expect(clippy::ref_option, reason = "serde passes the field")]
+    pub(super) fn serialize<S: serde::Serializer>(
+        path: &Option<PathBuf>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        path.as_ref().map(|path| path.as_os_str()).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<PathBuf>, D::Error> {
+        Ok(Option::<OsString>::deserialize(deserializer)?.map(PathBuf::from))
+    }
+}
+
 pub(crate) fn request(args: RunArgs) -> Result<RunRequest> {
-    let (target, words) = target("run", args.program)?;
     Ok(RunRequest {
-        target,
-        args: words,
         output: args.output,
         devices: match args.devices {
             Devices::All => None,
@@ -59,7 +104,7 @@ pub(crate) fn request(args: RunArgs) -> Result<RunRequest> {
         force: args.force,
         quiet: args.quiet,
         changes: args.changes,
-        hint: None,
+        ..RunRequest::of_program("run", args.program)?
     })
 }
 
@@ -72,14 +117,13 @@ pub(crate) fn target(command: &str, program: ProgramArgs) -> Result<(Target, Vec
         let module = name.into_string().map_err(|_| Problem::ModuleNotText)?;
         return Ok((Target::Module(module), words.collect()));
     }
-    let script = PathBuf::from(name);
-    if script.as_os_str() != STDIN && !script.exists() {
-        let shown = script.display().to_string();
+    if name != STDIN && !Path::new(&name).exists() {
+        let shown = name.display().to_string();
         if let Some(order) = order {
             return Err(Problem::BeforeLauncher { order })
                 .context(format!("Failed to run `{shown}`"));
         }
         return Err(Problem::NoSuchScript).context(format!("Failed to run `{shown}`"));
     }
-    Ok((Target::Script(script), words.collect()))
+    Ok((Target::Script(name), words.collect()))
 }

@@ -24,7 +24,7 @@ pub(crate) fn of_stdout() -> OutputStyle {
 }
 
 /// The text of an answer, rendered for stdout.
-pub fn show(answer: impl Into<AnswerText>) -> String {
+pub(crate) fn show(answer: impl Into<AnswerText>) -> String {
     render_as(&answer.into(), of_stdout())
 }
 

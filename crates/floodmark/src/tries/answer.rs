@@ -1,24 +1,35 @@
-//! What is read of the answer of an estimate, and kept in the cache.
+//! What a try says: that part of an estimate which `fit` and `plan` need, and keep in the cache.
 
-use floodmark_analysis::{Cause, StepPeaks};
+use floodmark_analysis::{Cause, DeviceEstimate, Estimate, StepPeaks, Unknown};
 use floodmark_trace::{AppliedChange, Bytes, PhantomEnd, StepCost};
 use serde::{Deserialize, Serialize};
 
-/// What is read of an answer.
+use crate::requests::estimate::AnswerForm;
+use crate::text::stdout_style::show;
+
+/// What a try says. Its process writes it, and `fit` and `plan` read it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub(crate) struct TryAnswer {
+    /// Whether the program fits, where that is known.
     pub(crate) fits: Option<bool>,
-    pub(crate) unknown: Option<String>,
+    pub(super) unknown: Option<Unknown>,
+    /// The error that ended the program; empty without one.
     pub(crate) error: String,
-    pub(crate) losses: Vec<String>,
-    pub(crate) notes: Vec<String>,
+    /// Why it is not known whether the program fits.
+    pub(crate) why_unknown: String,
     pub(crate) ended: PhantomEnd,
     pub(crate) steps: u32,
     pub(crate) step_peaks: Option<StepPeaks>,
     pub(crate) peak_allocated: Bytes,
     pub(crate) peak_reserved: Bytes,
-    pub(crate) devices: Vec<TryDevice>,
+    /// What the program needs of the device that needs most.
+    pub(crate) needed: Bytes,
+    /// The least that it could need if no byte were cached.
+    pub(crate) least: Bytes,
+    /// The settings of the allocator with which the device that needs most would reserve least, where others than its own.
+    pub(crate) best_settings: Option<String>,
+    /// What fills the peak of the device that needs most.
+    pub(crate) causes: Vec<Cause>,
     pub(crate) changes: Vec<AppliedChange>,
     pub(crate) cost: Option<StepCost>,
     /// When it ran, where it was not this command that ran it: seconds since 1970.
@@ -26,41 +37,40 @@ pub(crate) struct TryAnswer {
     pub(crate) earlier: Option<u64>,
 }
 
-/// What is read of a device.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct TryDevice {
-    pub(crate) name: String,
-    pub(crate) peak_allocated: Bytes,
-    pub(crate) outside_torch: Bytes,
-    pub(crate) context: Bytes,
-    pub(crate) needed: Bytes,
-    pub(crate) causes: Vec<Cause>,
-    pub(crate) best_settings: Option<String>,
+impl From<&Estimate> for TryAnswer {
+    fn from(found: &Estimate) -> Self {
+        let most = found.devices.iter().max_by_key(|device| device.needed);
+        let least =
+            |device: &DeviceEstimate| device.peak_allocated + device.outside_torch + device.context;
+        let missing = found.losses.0.iter().map(ToString::to_string);
+        let reasons: Vec<String> = missing.chain(found.notes.iter().cloned()).collect();
+        let error = found.error.clone();
+        Self {
+            fits: found.fits,
+            unknown: found.unknown,
+            why_unknown: if error.is_empty() { reasons.join("; ") } else { error.clone() },
+            error,
+            ended: found.ended,
+            steps: found.steps,
+            step_peaks: found.step_peaks,
+            peak_allocated: found.peak_allocated,
+            peak_reserved: found.peak_reserved,
+            needed: most.map(|device| device.needed).unwrap_or_default(),
+            least: found.devices.iter().map(least).max().unwrap_or_default(),
+            best_settings: most.and_then(|device| device.best_settings.clone()),
+            causes: most.map(|device| device.causes.clone()).unwrap_or_default(),
+            changes: found.changes.clone(),
+            cost: found.cost.clone(),
+            earlier: None,
+        }
+    }
 }
 
 impl TryAnswer {
-    /// What the program needs of the device that needs most.
-    pub(crate) fn needed(&self) -> Bytes {
-        self.devices.iter().map(|device| device.needed).max().unwrap_or_default()
-    }
-
-    /// The least that it could need if no byte were cached.
-    pub(crate) fn least(&self) -> Bytes {
-        let of = |device: &TryDevice| device.peak_allocated + device.outside_torch + device.context;
-        self.devices.iter().map(of).max().unwrap_or_default()
-    }
-
-    /// The settings of the allocator with which the device that needs most would reserve least, where others than its own.
-    pub(crate) fn best_settings(&self) -> Option<&str> {
-        let device = self.devices.iter().max_by_key(|device| device.needed);
-        device?.best_settings.as_deref()
-    }
-
-    /// What fills the peak of the device that needs most.
-    pub(crate) fn causes(&self) -> &[Cause] {
-        let device = self.devices.iter().max_by_key(|device| device.needed);
-        device.map_or(&[], |device| &device.causes)
+    /// That of a process which ended without an answer.
+    pub(super) fn of_failure(said: String) -> Self {
+        let unknown = Some(Unknown::Failed);
+        Self { unknown, why_unknown: said.clone(), error: said, ..Self::default() }
     }
 
     /// Whether both ran the program with the same changes, and it needed the same.
@@ -69,7 +79,7 @@ impl TryAnswer {
             answer.changes.iter().map(|change| change.change.clone()).collect()
         };
         names(self) == names(other)
-            && self.needed() == other.needed()
+            && self.needed == other.needed
             && self.peak_allocated == other.peak_allocated
     }
 
@@ -80,21 +90,21 @@ impl TryAnswer {
 
     /// Whether the recording misses allocations.
     pub(crate) fn is_incomplete(&self) -> bool {
-        self.unknown.as_deref() == Some("incomplete")
-    }
-
-    /// Why it has no verdict, in a line or some.
-    pub(crate) fn why_unknown(&self) -> String {
-        if !self.error.is_empty() {
-            return self.error.clone();
-        }
-        let found = self.losses.iter().chain(&self.notes).map(String::as_str);
-        found.collect::<Vec<_>>().join("; ")
+        self.unknown == Some(Unknown::Incomplete)
     }
 
     /// Whether the program ran, and allocated nothing.
     pub(crate) fn is_empty(&self) -> bool {
-        self.unknown.as_deref() == Some("nothing_allocated")
+        self.unknown == Some(Unknown::NothingAllocated)
+    }
+}
+
+/// What the process of an estimate prints.
+pub fn printed(found: &Estimate, form: AnswerForm) -> serde_json::Result<String> {
+    match form {
+        AnswerForm::Text => Ok(show(found)),
+        AnswerForm::Json => Ok(serde_json::to_string(found)? + "\n"),
+        AnswerForm::Try => serde_json::to_string(&TryAnswer::from(found)),
     }
 }
 
@@ -104,16 +114,17 @@ mod tests {
 
     #[test]
     fn a_try_with_another_change_is_of_another_program() {
-        let answer = |change: &str, bytes: u64| -> TryAnswer {
-            let changes = if change.is_empty() {
-                String::new()
-            } else {
-                format!(
-                    r#"{{"change":"{change}","target":"","reason":"","slows":false,"numerics":"same","patch":"","blocks":null,"host_bytes":0}}"#
-                )
+        let answer = |change: &str, bytes: u64| {
+            let named = |change: &str| AppliedChange {
+                change: change.to_owned(),
+                ..AppliedChange::default()
             };
-            let text = format!(r#"{{"changes":[{changes}],"devices":[{{"needed":{bytes}}}]}}"#);
-            serde_json::from_str(&text).expect("an answer")
+            let changes = Some(change).filter(|change| !change.is_empty()).map(named);
+            TryAnswer {
+                changes: changes.into_iter().collect(),
+                needed: Bytes(bytes),
+                ..TryAnswer::default()
+            }
         };
         let unchanged = answer("", 5);
         assert!(answer("", 5).is_of_the_program_of(&unchanged));

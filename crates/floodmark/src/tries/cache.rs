@@ -16,9 +16,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::args::{PhantomArgs, ProgramArgs};
-use crate::requests::estimate::machine;
+use crate::args::ProgramArgs;
+use crate::requests::estimate::EstimateRequest;
 use crate::tries::{Question, TryAnswer};
+
+/// The version of what is kept: a cache of another one is not read.
+const FORMAT: u32 = 2;
 
 /// Of a file that is larger, size and time of change stand for its contents.
 const LARGE_FILE: u64 = 16 << 20;
@@ -75,8 +78,8 @@ impl Cache {
     /// The answer of an earlier try, if the program is still the same.
     pub(super) fn get(&self, question: &Question) -> Option<TryAnswer> {
         // A try in which a step was measured says all that another one does.
-        let phantom = PhantomArgs { measure_step: true, ..question.phantom.clone() };
-        let measured = Question { phantom, ..question.clone() };
+        let request = EstimateRequest { measures_step: true, ..question.request.clone() };
+        let measured = Question { request, ..question.clone() };
         let entry = self.read(question).or_else(|| self.read(&measured))?;
         let earlier = Some(entry.at).filter(|at| *at < self.began);
         Some(TryAnswer { earlier, ..entry.answer })
@@ -127,20 +130,17 @@ impl Cache {
 
     fn path(&self, question: &Question) -> Option<PathBuf> {
         let (folder, common) = self.found.as_ref()?;
-        let Question { phantom, program, environment } = question;
+        let Question { request, environment } = question;
         let mut hash = common.clone();
         let mut add = |bytes: &[u8]| {
             hash.update(bytes.len().to_le_bytes());
             hash.update(bytes);
         };
-        add(&serde_json::to_vec(&machine(phantom).ok()?).ok()?);
-        let changes: Vec<String> = phantom.changes.iter().map(ToString::to_string).collect();
-        let counted = (phantom.count_operators, phantom.measure_step);
-        let options = (phantom.engine, phantom.steps, phantom.until_steady, counted);
-        add(format!("{options:?} {changes:?}").as_bytes());
-        add(format!("{} {:?} {environment:?}", program.is_module, program.words).as_bytes());
+        add(&serde_json::to_vec(request).ok()?);
+        add(format!("{environment:?}").as_bytes());
         // What an argument names, such as a file of settings.
-        for word in program.words.iter().filter_map(|word| word.to_str()) {
+        let words = request.run.words();
+        for word in words.iter().filter_map(|word| word.to_str()) {
             let value = word.split_once('=').map_or(word, |(_, value)| value);
             let of_file =
                 Some(Path::new(value)).filter(|path| path.is_file()).and_then(fingerprint);
@@ -169,7 +169,7 @@ fn common(program: &ProgramArgs, python: &OsStr) -> Option<Sha256> {
         hash.update(bytes.len().to_le_bytes());
         hash.update(bytes);
     };
-    add(env!("CARGO_PKG_VERSION").as_bytes());
+    add(format!("{} {FORMAT}", env!("CARGO_PKG_VERSION")).as_bytes());
     add(std::env::current_dir().ok()?.as_os_str().as_encoded_bytes());
     let packages =
         Command::new(python).args(["-c", PACKAGES]).stdin(Stdio::null()).output().ok()?;
@@ -234,4 +234,47 @@ fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command as Words};
+
+    /// The file of a try of `floodmark fit …`.
+    fn file_of(words: &str) -> PathBuf {
+        let words = format!("floodmark fit --vary N=1,2 {words}");
+        let Words::Fit(args) = Cli::try_parse_from(words.split_whitespace()).unwrap().command
+        else {
+            panic!("a fit");
+        };
+        let request = EstimateRequest::of_try(&args.phantom, args.program).unwrap();
+        let cache = Cache { found: Some((PathBuf::new(), Sha256::new())), began: 0 };
+        cache.path(&Question { request, environment: args.environment }).unwrap()
+    }
+
+    #[test]
+    fn what_a_try_depends_on_is_in_the_name_of_its_file() {
+        let all = [
+            "-m train",
+            "-m train 8",
+            "-m test",
+            "--gpu h100 -m train",
+            "--memory 1GiB -m train",
+            "--gpus 2 -m train",
+            "--world 2 -m train",
+            "--world 2 --rank 1 -m train",
+            "--steps 2 -m train",
+            "--steps 2 --measure-step -m train",
+            "--engine fake -m train",
+            "--with fused -m train",
+            "--answer a.py:1=1 -m train",
+            "--env N=1 -m train",
+        ];
+        let files: BTreeSet<PathBuf> = all.map(file_of).into();
+        assert_eq!(files.len(), all.len());
+        assert_eq!(file_of("-m train"), file_of("--jobs 2 --json -m train"));
+    }
 }

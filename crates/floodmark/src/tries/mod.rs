@@ -18,10 +18,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 use std::time::{Duration, SystemTime};
 
-use crate::args::{PhantomArgs, ProgramArgs, Setting};
-use crate::requests::estimate::{self, machine};
+use crate::args::{ProgramArgs, Setting};
+use crate::requests::estimate::{self, EstimateRequest};
 use crate::text::failure::Result;
 pub(crate) use crate::tries::answer::TryAnswer;
+pub use crate::tries::answer::printed;
 use crate::tries::cache::Cache;
 use crate::tries::interruption::Interruption;
 use crate::tries::runner::{Output, Runner};
@@ -36,9 +37,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// One estimate that is asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
-    /// The GPU, the changes, what is counted.
-    pub(crate) phantom: PhantomArgs,
-    pub(crate) program: ProgramArgs,
+    pub(crate) request: EstimateRequest,
     /// Variables of the environment that the program gets besides those of this process.
     pub(crate) environment: Vec<Setting>,
 }
@@ -75,8 +74,6 @@ impl<'a> Estimates<'a> {
         if let Some(known) = self.cache.get(&question) {
             return Ok(known);
         }
-        // An error of the user is said once, not by a process.
-        machine(&question.phantom)?;
         let began = SystemTime::now();
         let output = self.runner.run(&question)?;
         Ok(self.read(&question, &output, began))
@@ -85,7 +82,6 @@ impl<'a> Estimates<'a> {
     /// An estimate whose trace is kept at [`Self::kept_trace`]: it runs even if its answer is known.
     pub(crate) fn record(&self, question: &Question) -> Result<TryAnswer> {
         let question = with_steps(question);
-        machine(&question.phantom)?;
         let began = SystemTime::now();
         let output = self.runner.run_and_keep(&question)?;
         Ok(self.read(&question, &output, began))
@@ -100,8 +96,7 @@ impl<'a> Estimates<'a> {
     fn read(&self, question: &Question, output: &Output, began: SystemTime) -> TryAnswer {
         let Ok(answer) = serde_json::from_slice::<TryAnswer>(&output.stdout) else {
             // It may have been killed: nothing to remember.
-            let error = estimate::tail(&output.stderr);
-            return TryAnswer { unknown: Some("failed".to_owned()), error, ..TryAnswer::default() };
+            return TryAnswer::of_failure(estimate::tail(&output.stderr));
         };
         if answer.has_verdict() {
             self.cache.put(question, &answer, &output.files, began);
@@ -127,9 +122,9 @@ impl<'a> Estimates<'a> {
 
 fn with_steps(question: &Question) -> Question {
     let mut question = question.clone();
-    if question.phantom.steps.is_none() {
-        question.phantom.steps = Some(MOST_STEPS);
-        question.phantom.until_steady = true;
+    if question.request.steps.is_none() {
+        question.request.steps = Some(MOST_STEPS);
+        question.request.until_steady = true;
     }
     question
 }

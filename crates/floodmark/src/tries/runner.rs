@@ -4,20 +4,19 @@
 //! any of its answers counts: it repeats the first run, and the answer must be the same to the byte. Where forking is not
 //! safe, or the answer differs, every run is a new process.
 
-use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, available_parallelism};
 
 use floodmark_trace::StepCost;
 
-use crate::args::PhantomArgs;
-use crate::requests::estimate;
+use crate::requests::estimate::{EstimateRequest, process};
+use crate::requests::run::RunRequest;
 use crate::text::failure::{Context, Problem, Result};
 use crate::text::output;
 use crate::tries::warm_process::WarmProcess;
@@ -37,6 +36,15 @@ const FILES_VARIABLE: &str = "FLOODMARK_FILES_TO";
 
 /// The trace and the journal of a small try need this space, and more.
 const LEAST_SPACE: usize = 16 << 20;
+
+/// A try with its files: what a new process runs, or a fork of the warm one.
+#[derive(Debug, Clone)]
+pub(super) struct Run {
+    /// It names the trace.
+    pub(super) request: EstimateRequest,
+    /// What its environment has besides that of this process.
+    pub(super) environment: BTreeMap<OsString, OsString>,
+}
 
 /// What a process wrote.
 pub(super) struct Output {
@@ -88,7 +96,7 @@ enum State {
 
 struct Logged {
     warm: Arc<WarmProcess>,
-    command: Command,
+    run: Run,
     stdout: Vec<u8>,
 }
 
@@ -145,9 +153,10 @@ impl<'a> Runner<'a> {
     pub(super) fn run(&self, question: &Question) -> Result<Output> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let trace = self.folder.path().join(format!("try-{number}.flood"));
+        let mut question = question.clone();
         // What the host had is not part of an answer.
-        let phantom = PhantomArgs { only_gpus: true, ..question.phantom.clone() };
-        let output = self.run_into(&Question { phantom, ..question.clone() }, &trace);
+        question.request.record_only_gpus();
+        let output = self.run_into(&question, &trace);
         // A trace may be large, and what is needed of it was said.
         let _ = std::fs::remove_file(&trace);
         output
@@ -175,7 +184,9 @@ impl<'a> Runner<'a> {
         }
         let is_soon = |state: &State| matches!(state, State::Running | State::Warming(_));
         let output = match self.shared.wait_while(is_soon) {
-            State::Checking(warm) | State::Warm(warm) => warm.run(&self.command(question, trace)),
+            State::Checking(warm) | State::Warm(warm) => {
+                warm.run(&self.with_files(question, trace))
+            }
             State::First | State::Running | State::Logged(_) | State::Warming(_) | State::Fresh => {
                 None
             }
@@ -183,7 +194,7 @@ impl<'a> Runner<'a> {
         let state = self.shared.wait_while(|state| matches!(state, State::Checking(_)));
         match (output, state) {
             (Some(output), State::Warm(_)) => Ok(output),
-            _ => self.run_fresh(self.command(question, trace)),
+            _ => self.run_fresh(&self.with_files(question, trace)),
         }
     }
 
@@ -199,15 +210,15 @@ impl<'a> Runner<'a> {
     /// The first run is a new process, which writes down what it imports; the warm process reads that.
     fn run_first(&self, question: &Question, trace: &Path) -> Result<Output> {
         let imports = self.folder.path().join("imports.jsonl");
-        let mut command = self.command(question, trace);
-        command.env(IMPORTS_VARIABLE, &imports);
+        let mut run = self.with_files(question, trace);
+        run.environment.insert(IMPORTS_VARIABLE.into(), imports.clone().into());
         let warm = WarmProcess::spawn(self.python, &imports, self.folder.path(), &self.environment);
-        let output = self.run_fresh(command);
+        let output = self.run_fresh(&run);
         let state = match (&output, warm) {
             (Ok(done), Some(warm)) if is_complete(&imports) => State::Logged(Arc::new(Logged {
                 warm: Arc::new(warm),
                 // The warm process repeats the run into a trace of its own: the first one may be kept.
-                command: self.command(question, &self.folder.path().join("repeated.flood")),
+                run: self.with_files(question, &self.folder.path().join("repeated.flood")),
                 stdout: done.stdout.clone(),
             })),
             _ => State::Fresh,
@@ -232,7 +243,7 @@ impl<'a> Runner<'a> {
                 return;
             }
             shared.set(State::Checking(Arc::clone(warm)));
-            let again = warm.run(&logged.command);
+            let again = warm.run(&logged.run);
             let repeated = again.and_then(|output| same_answer(&output.stdout, &logged.stdout));
             let is_same = repeated.is_some();
             *shared.repeated.lock().unwrap_or_else(PoisonError::into_inner) = repeated;
@@ -244,22 +255,27 @@ impl<'a> Runner<'a> {
         *self.warming.lock().unwrap_or_else(PoisonError::into_inner) = Some(warming);
     }
 
-    fn run_fresh(&self, mut command: Command) -> Result<Output> {
-        let output = command
+    fn run_fresh(&self, run: &Run) -> Result<Output> {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let file = self.folder.path().join(format!("request-{number}.json"));
+        let output = process(self.python, &run.request, &file)?
+            .envs(&run.environment)
             .output()
             .with_context(|| format!("Failed to start `{} -m floodmark`", self.python.display()))?;
         Ok(Output { stdout: output.stdout, stderr: output.stderr, files: Vec::new() })
     }
 
-    fn command(&self, question: &Question, trace: &Path) -> Command {
-        let mut command =
-            estimate::process(self.python, &question.phantom, trace, &question.program);
-        command.envs(self.environment.iter().map(|(key, value)| (key, value)));
-        command.env(FILES_VARIABLE, files_beside(trace));
-        for setting in &question.environment {
-            command.env(&setting.key, &setting.value);
+    fn with_files(&self, question: &Question, trace: &Path) -> Run {
+        let Question { request, environment } = question;
+        let output = Some(trace.to_owned());
+        let run = RunRequest { output, ..request.run.clone() };
+        let own = self.environment.iter().map(|(key, value)| (key.into(), value.into()));
+        let files = (FILES_VARIABLE.into(), files_beside(trace).into());
+        let set = environment.iter().map(|one| (one.key.clone().into(), one.value.clone().into()));
+        Run {
+            request: EstimateRequest { run, ..request.clone() },
+            environment: own.chain([files]).chain(set).collect(),
         }
-        command
     }
 
     /// The answer of the first run, once the warm process has repeated it: measured under the conditions that all

@@ -11,15 +11,14 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use floodmark_profiles::Change;
 use serde::Serialize;
 
-use crate::tries::runner::Output;
+use crate::requests::estimate::EstimateRequest;
+use crate::tries::runner::{Output, Run};
 
 /// How long it may take to end by itself.
 const PATIENCE: Duration = Duration::from_millis(500);
-
-/// Words of a command line before those that a fork gets: `-m floodmark`.
-const OWN_WORDS: usize = 2;
 
 /// How names of variables begin that libraries read when they are imported: a run that changes one is a new process.
 const OF_LIBRARIES: [&str; 11] = [
@@ -40,6 +39,8 @@ const OF_LIBRARIES: [&str; 11] = [
 #[derive(Serialize)]
 struct Request<'a> {
     id: u64,
+    estimate: &'a EstimateRequest,
+    /// The program's words.
     words: Vec<&'a str>,
     environment: BTreeMap<&'a str, &'a str>,
     stdout: PathBuf,
@@ -117,11 +118,12 @@ impl WarmProcess {
         Ok(())
     }
 
-    /// Runs what `command` would run as a new process. `None` where that cannot be done here.
-    pub(super) fn run(&self, command: &Command) -> Option<Output> {
+    /// Runs a try in a fork. `None` where that cannot be done here.
+    pub(super) fn run(&self, run: &Run) -> Option<Output> {
+        let estimate = &run.request;
         let words: Option<Vec<&str>> =
-            command.get_args().skip(OWN_WORDS).map(OsStr::to_str).collect();
-        let set = command.get_envs().filter_map(|(key, value)| Some((key, value?)));
+            estimate.run.words().into_iter().map(OsStr::to_str).collect();
+        let set = run.environment.iter();
         let environment: Option<BTreeMap<&str, &str>> =
             set.map(|(key, value)| Some((key.to_str()?, value.to_str()?))).collect();
         let mut environment = environment?;
@@ -131,15 +133,16 @@ impl WarmProcess {
         if environment.keys().any(|key| OF_LIBRARIES.iter().any(|start| key.starts_with(start))) {
             return None;
         }
-        let words = words?;
         // torch chooses it when it is imported.
-        if words.iter().any(|word| word.starts_with("allocator=") && word.contains("backend")) {
+        let sets_backend = |change: &Change| matches!(change, Change::Allocator(settings) if settings.contains("backend"));
+        if estimate.run.changes.iter().any(sets_backend) {
             return None;
         }
         let id = self.number.fetch_add(1, Ordering::Relaxed);
         let request = Request {
             id,
-            words,
+            estimate,
+            words: words?,
             environment,
             stdout: self.folder.join(format!("warm-{id}.stdout")),
             stderr: self.folder.join(format!("warm-{id}.stderr")),
