@@ -15,7 +15,7 @@
 //! From the bottom up: a module uses those with a smaller number, none beside it.
 //!
 //! 1. `text`: what the program writes: answers, CSV, errors with their hints, progress; `signals`: the signals that
-//!    end it.
+//!    end it; `in_parallel`: work on several threads.
 //! 2. `args`: the words of the command line.
 //! 3. `traces`: the traces that a path means.
 //! 4. `requests`: what Python is to do for `run` and `estimate`.
@@ -30,6 +30,7 @@
 mod args;
 mod commands;
 mod fit;
+mod in_parallel;
 mod mcp;
 mod metrics;
 mod plan;

@@ -15,6 +15,7 @@ use floodmark_trace::Bytes;
 use crate::args::{FitArgs, VariedValue};
 pub(crate) use crate::fit::answer::Fit;
 use crate::fit::answer::{Try, fit_of, objective_of};
+use crate::in_parallel::in_parallel;
 use crate::requests::estimate::{EstimateRequest, machine};
 use crate::requests::run;
 use crate::text::failure::{Context, Failure, Problem, Result};
@@ -46,9 +47,9 @@ pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
             if jobs > 1 || alone == 0 {
                 estimates.warm_up();
             }
-            let batch = tries::in_parallel(jobs, points, |point| {
-                attempt(args, &estimates, &values_at(&dimensions, point))
-            })?;
+            let one = |point: &Point| attempt(args, &estimates, &values_at(&dimensions, point));
+            let batch = in_parallel(jobs, points, one, |_| {});
+            let batch = batch.into_iter().collect::<Result<Vec<_>>>()?;
             for outcome in &batch {
                 say(args, outcome);
             }

@@ -11,6 +11,7 @@ use floodmark_profiles::{
 use floodmark_trace::{AppliedChange, Bytes, Numerics, StepCost};
 
 use crate::args::{PhantomArgs, PlanArgs};
+use crate::in_parallel::in_parallel;
 use crate::plan::arguments::program_with;
 use crate::requests::estimate::EstimateRequest;
 use crate::text::failure::{Context, Problem, Result};
@@ -96,7 +97,7 @@ impl<'a> Tries<'a> {
             self.estimates.warm_up();
         }
         let progress = Progress::new(&format!("Trying {what}"), batch.len() as u64);
-        let tried = tries::in_parallel_with(
+        let tried = in_parallel(
             self.jobs,
             batch,
             |combination| match self.not_for_this_gpu(combination) {
@@ -104,7 +105,9 @@ impl<'a> Tries<'a> {
                 None => self.one(combination),
             },
             |done| progress.at(done as u64),
-        )?;
+        )
+        .into_iter()
+        .collect::<Result<Vec<_>>>()?;
         self.measure_unchanged_again();
         let outcomes = batch
             .iter()

@@ -15,10 +15,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ask::{Ask, OfDevice, OfDiff};
-use super::in_parallel::in_parallel;
 use super::refusal::Refusal;
 use super::shown::{Shown, ShownTrace, Version};
 use super::source::annotated_file;
+use crate::in_parallel::on_all_processors;
 use crate::plan::Plan;
 
 /// Which traces there are.
@@ -69,7 +69,7 @@ pub(crate) fn answer(shown: &Shown<'_>, ask: &Ask) -> Result<Vec<u8>, Refusal> {
         Ask::RankLines { top } => {
             let now = all(shown);
             let found = ranks_of(&now);
-            let lines = in_parallel(&found.ranks, |rank| {
+            let lines = on_all_processors(&found.ranks, |rank| {
                 let now = &now[rank.trace].1;
                 lines_of_rank(&now.trace, now.summary(), rank)
             });
@@ -178,7 +178,7 @@ fn of_device(now: &Version<'_>, device: Device, what: &OfDevice) -> Result<Vec<u
 pub(crate) fn traces(shown: &Shown<'_>, moments: Option<Moments>) -> Result<Vec<u8>, Refusal> {
     let now = all(shown);
     let numbered: Vec<_> = now.iter().enumerate().collect();
-    let traces = in_parallel(&numbered, |&(id, (trace, now))| TraceCard {
+    let traces = on_all_processors(&numbered, |&(id, (trace, now))| TraceCard {
         id,
         name: &trace.name,
         rank: trace.rank,
@@ -209,7 +209,7 @@ fn ranks_of(now: &[(&ShownTrace<'_>, Arc<Version<'_>>)]) -> Ranks {
 /// All traces, each with its summary computed.
 fn all<'s, 't>(shown: &'s Shown<'t>) -> Vec<(&'s ShownTrace<'t>, Arc<Version<'t>>)> {
     let all: Vec<_> = shown.traces.iter().map(|trace| (trace, trace.now())).collect();
-    in_parallel(&all, |(_, now)| {
+    on_all_processors(&all, |(_, now)| {
         now.summary();
     });
     all

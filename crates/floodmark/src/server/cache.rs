@@ -1,54 +1,40 @@
 //! Answers that were given, in case they are asked for again: compressed, and no more than [`MOST_BYTES`] of them.
 
-use std::collections::{BTreeMap, HashMap};
-
 use axum::body::Bytes;
+use lru::LruCache;
 
 /// A page that is looked at for an hour asks for some thousand tiles of a few kilobytes each.
 const MOST_BYTES: usize = 64 << 20;
 
 /// Answers by request and revision; the one that was not used for longest goes first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct AnswerCache {
-    answers: HashMap<String, Kept>,
-    /// Who was used when.
-    used: BTreeMap<u64, String>,
-    clock: u64,
+    answers: LruCache<String, Bytes>,
     bytes: usize,
 }
 
-#[derive(Debug)]
-struct Kept {
-    answer: Bytes,
-    used: u64,
+impl Default for AnswerCache {
+    fn default() -> Self {
+        Self { answers: LruCache::unbounded(), bytes: 0 }
+    }
 }
 
 impl AnswerCache {
     /// The answer that was kept under a key.
     pub(crate) fn get(&mut self, key: &str) -> Option<Bytes> {
-        self.clock += 1;
-        let kept = self.answers.get_mut(key)?;
-        let name = self.used.remove(&kept.used)?;
-        kept.used = self.clock;
-        self.used.insert(self.clock, name);
-        Some(kept.answer.clone())
+        self.answers.get(key).cloned()
     }
 
     /// Keeps an answer, and drops others where there is no room.
     pub(crate) fn keep(&mut self, key: String, answer: Bytes) {
-        self.clock += 1;
-        self.bytes += answer.len() + key.len();
+        self.bytes += key.len() + answer.len();
         let name_bytes = key.len();
-        self.used.insert(self.clock, key.clone());
-        if let Some(old) = self.answers.insert(key, Kept { answer, used: self.clock }) {
-            self.used.remove(&old.used);
-            self.bytes -= old.answer.len() + name_bytes;
+        if let Some(old) = self.answers.put(key, answer) {
+            self.bytes -= name_bytes + old.len();
         }
         while self.bytes > MOST_BYTES {
-            let Some((_, oldest)) = self.used.pop_first() else { return };
-            if let Some(gone) = self.answers.remove(&oldest) {
-                self.bytes -= gone.answer.len() + oldest.len();
-            }
+            let Some((key, oldest)) = self.answers.pop_lru() else { return };
+            self.bytes -= key.len() + oldest.len();
         }
     }
 }
@@ -77,6 +63,6 @@ mod tests {
         for _ in 0..3 {
             cache.keep("a".to_owned(), Bytes::from_static(b"12345"));
         }
-        assert_eq!((cache.bytes, cache.used.len()), (6, 1));
+        assert_eq!((cache.bytes, cache.answers.len()), (6, 1));
     }
 }

@@ -19,7 +19,6 @@ mod cache;
 mod connections;
 pub(crate) mod follow;
 mod guard;
-mod in_parallel;
 mod made_once;
 pub(crate) mod refusal;
 mod respond;

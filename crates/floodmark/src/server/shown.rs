@@ -11,9 +11,9 @@ use floodmark_analysis::{
 use floodmark_files::traces::Following;
 use floodmark_trace::{Device, Trace};
 
-use super::in_parallel::in_parallel;
 use super::made_once::MadeOnce;
 use super::refusal::Refusal;
+use crate::in_parallel::on_all_processors;
 use crate::text::failure::{Context, Result};
 use crate::traces::trace_paths::ranks;
 
@@ -172,7 +172,7 @@ impl Shown<'static> {
             }
         }
         let names = names(&files);
-        let opened = in_parallel(&files, |(_, path)| Following::open(path));
+        let opened = on_all_processors(&files, |(_, path)| Following::open(path));
         let traces =
             files.into_iter().zip(names).zip(opened).map(|(((rank, path), name), opened)| {
                 let following =

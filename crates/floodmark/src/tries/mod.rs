@@ -13,12 +13,10 @@ mod warm_process;
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread::available_parallelism;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use crate::args::{ProgramArgs, Setting};
+use crate::in_parallel::processors;
 use crate::requests::estimate::{self, EstimateRequest};
 use crate::text::failure::Result;
 pub(crate) use crate::tries::answer::TryAnswer;
@@ -30,9 +28,6 @@ pub(crate) use crate::tries::varied_program::VariedProgram;
 
 /// A try with no number of steps ends as soon as two steps in a row have the same peaks, and after so many steps at the latest.
 const MOST_STEPS: u32 = 8;
-
-/// How often progress is shown.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// One estimate that is asked for.
 #[derive(Debug, Clone)]
@@ -131,48 +126,5 @@ fn with_steps(question: &Question) -> Question {
 
 /// How many tries run at a time: as many as there are processors, unless the user says otherwise.
 pub(crate) fn jobs(asked: Option<u16>) -> usize {
-    let all = || available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    asked.map_or_else(all, usize::from)
-}
-
-/// Does `each` for all of `batch`, so many at a time; the results in the same order.
-pub(crate) fn in_parallel<I: Sync, T: Send>(
-    jobs: usize,
-    batch: &[I],
-    each: impl Fn(&I) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    in_parallel_with(jobs, batch, each, |_| {})
-}
-
-/// The same, with `look` called every now and then with how many are done.
-pub(crate) fn in_parallel_with<I: Sync, T: Send>(
-    jobs: usize,
-    batch: &[I],
-    each: impl Fn(&I) -> Result<T> + Sync,
-    look: impl Fn(usize),
-) -> Result<Vec<T>> {
-    let results: Vec<Mutex<Option<Result<T>>>> = batch.iter().map(|_| Mutex::new(None)).collect();
-    let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.min(batch.len()) {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(one) = batch.get(at) else { break };
-                    let result = each(one);
-                    *results[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-                    finished.fetch_add(1, Ordering::Relaxed);
-                }
-            });
-        }
-        while finished.load(Ordering::Relaxed) < batch.len() {
-            look(finished.load(Ordering::Relaxed));
-            std::thread::sleep(LOOK);
-        }
-    });
-    let taken = results.into_iter().map(|result| {
-        let result = result.into_inner().unwrap_or_else(PoisonError::into_inner);
-        result.expect("every one was done")
-    });
-    taken.collect()
+    asked.map_or_else(processors, usize::from)
 }

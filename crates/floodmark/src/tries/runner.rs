@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{JoinHandle, available_parallelism};
+use std::thread::JoinHandle;
 
 use floodmark_trace::StepCost;
 
+use crate::in_parallel::processors;
 use crate::requests::estimate::{EstimateRequest, process};
 use crate::requests::run::RunRequest;
 use crate::text::failure::{Context, Problem, Result};
@@ -137,8 +137,8 @@ impl<'a> Runner<'a> {
         }
         let mut environment = Vec::new();
         if std::env::var_os(THREADS_VARIABLE).is_none() {
-            let processors = available_parallelism().map_or(1, NonZero::get);
-            environment.push((THREADS_VARIABLE, (processors / jobs.max(1)).max(1).to_string()));
+            let threads = (processors() / jobs.max(1)).max(1);
+            environment.push((THREADS_VARIABLE, threads.to_string()));
         }
         let (number, warming) = (AtomicUsize::new(0), Mutex::new(None));
         Ok(Self { python, folder, number, environment, shared, warming })
