@@ -63,6 +63,7 @@ __all__ = [
     "lend_cuda",
     "main",
     "mark",
+    "parse_change",
     "parse_size",
     "phantom_image",
     "prove",
@@ -596,6 +597,7 @@ def phantom_image() -> bytes:
 def main(
     args: list[str], python: str
 ) -> int | str | RunRequest | EstimateRequest | DoctorRequest: ...
+def parse_change(text: str) -> tuple[str, str]: ...
 def show_doctor(facts: str, json: bool) -> int: ...
 
 @final

@@ -39,7 +39,7 @@ mod _core {
     };
     #[pymodule_export]
     use super::program::{
-        DoctorRequest, EstimateRequest, RunRequest, main, show_doctor, terminal_safe,
+        DoctorRequest, EstimateRequest, RunRequest, main, parse_change, show_doctor, terminal_safe,
     };
     #[pymodule_export]
     use super::recorder::{

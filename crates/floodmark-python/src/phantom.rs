@@ -22,13 +22,7 @@ pub(crate) fn phantom_image(py: Python<'_>) -> Bound<'_, PyBytes> {
 /// A machine with simulated GPUs.
 #[pyclass(frozen, eq, module = "floodmark._core")]
 #[derive(Clone, PartialEq)]
-pub(crate) struct PhantomMachine(Machine);
-
-impl From<Machine> for PhantomMachine {
-    fn from(machine: Machine) -> Self {
-        Self(machine)
-    }
-}
+pub(crate) struct PhantomMachine(pub(crate) Machine);
 
 #[pymethods]
 impl PhantomMachine {

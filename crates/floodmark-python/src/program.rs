@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use floodmark::{Outcome, Target};
+use floodmark_profiles::Change;
 use floodmark_text::terminal_safe::safe_lines;
 use floodmark_trace::Engine;
 use pyo3::prelude::*;
@@ -98,7 +99,7 @@ impl EstimateRequest {
 
     #[getter]
     fn machine(&self) -> PhantomMachine {
-        PhantomMachine::from(self.0.machine.clone())
+        PhantomMachine(self.0.machine.clone())
     }
 
     #[getter]
@@ -148,6 +149,12 @@ pub(crate) fn show_doctor(py: Python<'_>, facts: &str, json: bool) -> u8 {
 #[pyfunction]
 pub(crate) fn terminal_safe(text: &str) -> Cow<'_, str> {
     safe_lines(text)
+}
+
+/// The name and the argument of a change, as it is written behind `--with`.
+#[pyfunction]
+pub(crate) fn parse_change(text: &str) -> PyResult<(String, String)> {
+    text.parse::<Change>().map(|change| change.name_and_argument()).map_err(wrong_argument)
 }
 
 /// Runs a command. Returns its exit status, the version to print, or what is left to do.

@@ -13,8 +13,9 @@ from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from floodmark import _core
 from floodmark.changes.allocator_settings import AllocatorSettings
-from floodmark.changes.change import Change, NotAChangeError
+from floodmark.changes.change import Change
 from floodmark.changes.checkpointing import Checkpointing
 from floodmark.changes.chunked_loss import ChunkedLoss
 from floodmark.changes.compilation import Compilation
@@ -32,7 +33,7 @@ from floodmark.recording.import_watch import ImportWatch
 if TYPE_CHECKING:
     from floodmark.reports.answer_types import AppliedChange
 
-__all__ = ["AppliedChanges", "NotAChangeError", "apply_changes", "apply_for_good", "parse"]
+__all__ = ["AppliedChanges", "apply_changes", "apply_for_good", "parse"]
 
 _CLASSES: tuple[type[Change], ...] = (
     AllocatorSettings,
@@ -53,14 +54,13 @@ _CLASSES: tuple[type[Change], ...] = (
 )
 
 
+_BY_NAME = {kind.name: kind for kind in _CLASSES}
+
+
 def parse(text: str) -> Change:
-    """The change that is written `NAME` or `NAME=ARGUMENT`."""
-    name, _, argument = text.partition("=")
-    for kind in _CLASSES:
-        if kind.name == name:
-            return kind(argument)
-    known = ", ".join(f"`{kind.name}`" for kind in _CLASSES)
-    raise NotAChangeError(f"there is no change `{name}`; there are {known}")
+    """The change that is written `NAME` or `NAME=ARGUMENT`; a `ValueError` where there is none."""
+    name, argument = _core.parse_change(text)
+    return _BY_NAME[name](argument)
 
 
 class AppliedChanges:

@@ -6,7 +6,7 @@ import os
 import sys
 
 from floodmark import torch_private
-from floodmark.changes.change import Change, NotAChangeError
+from floodmark.changes.change import Change
 
 #: The first is read by every torch, the second by 2.9 and later.
 _VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
@@ -16,11 +16,6 @@ class AllocatorSettings(Change):
     """Adds settings to `PYTORCH_CUDA_ALLOC_CONF`."""
 
     name = "allocator"
-
-    def __init__(self, argument: str = "") -> None:
-        super().__init__(argument)
-        if ":" not in argument:
-            raise NotAChangeError("`allocator` takes settings such as `expandable_segments:True`")
 
     def prepare_process(self) -> None:
         variable = next((name for name in _VARIABLES if os.environ.get(name)), _VARIABLES[0])

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 Numerics = Literal["same", "rounding", "changed"]
 
 
-class NotAChangeError(ValueError):
-    """The argument of a change cannot be used."""
-
-
 class Change(Undoable):
     """The base of every change. Patch in `attach`; `exit` undoes it."""
 

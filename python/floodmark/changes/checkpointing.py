@@ -11,7 +11,7 @@ from functools import partial, wraps
 from types import FrameType
 from typing import Any
 
-from floodmark.changes.change import Change, NotAChangeError
+from floodmark.changes.change import Change
 from floodmark.changes.pasted_code import before_training, model_name
 from floodmark.changes.repeated_blocks import RepeatedBlocks, indexed, joined, repeated_blocks
 
@@ -28,7 +28,6 @@ SAVED_OPERATORS = (
 )
 
 _SELECTIVE = "selective"
-_ALL = "all"
 _ENABLE = "gradient_checkpointing_enable"
 
 
@@ -37,11 +36,6 @@ class Checkpointing(Change):
 
     name = "checkpoint"
     slows = True
-
-    def __init__(self, argument: str = "") -> None:
-        super().__init__(argument or _ALL)
-        if self.argument not in (_ALL, _SELECTIVE) and not self.argument.isdigit():
-            raise NotAChangeError("`checkpoint` takes a number of blocks, `all` or `selective`")
 
     def attach(self, torch: Any) -> None:
         self._torch = torch

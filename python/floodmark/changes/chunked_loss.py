@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
-from floodmark.changes.change import Change, NotAChangeError, defined_by
+from floodmark.changes.change import Change, defined_by
 
 #: With fewer logits there is nothing to gain.
 _LEAST_NUMBER = 1 << 20
@@ -75,11 +75,6 @@ class ChunkedLoss(Change):
 
     name = "chunked-loss"
     numerics = "rounding"
-
-    def __init__(self, argument: str = "") -> None:
-        super().__init__(argument or "8")
-        if not self.argument.isdigit() or int(self.argument) < 1:
-            raise NotAChangeError("`chunked-loss` takes a number of chunks")
 
     def attach(self, torch: Any) -> None:
         chunked = defined_by(_PATCH, "ChunkedCrossEntropy")

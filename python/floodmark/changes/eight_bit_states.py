@@ -12,7 +12,7 @@ import inspect
 from functools import wraps
 from typing import Any
 
-from floodmark.changes.change import Change, NotAChangeError, is_installed
+from floodmark.changes.change import Change, is_installed
 from floodmark.changes.pasted_code import callers, current_trainer, trainer_name
 
 #: The libraries, and the module of each that has the optimizers.
@@ -30,11 +30,6 @@ class EightBitStates(Change):
 
     name = "optimizer-states"
     numerics = "changed"
-
-    def __init__(self, argument: str = "") -> None:
-        super().__init__(argument or "8bit")
-        if self.argument != "8bit":
-            raise NotAChangeError("`optimizer-states` takes `8bit`")
 
     def attach(self, torch: Any) -> None:
         for kind in (torch.optim.Adam, torch.optim.AdamW):

@@ -17,7 +17,7 @@ from functools import wraps
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.changes.change import Change, NotAChangeError
+from floodmark.changes.change import Change
 from floodmark.changes.offloaded_states import OFFLOADED_STATES, fetch_states, states_on_host
 from floodmark.changes.optimizers import (
     has_closure,
@@ -77,8 +77,6 @@ class OptimizerInBackward(Change):
 
     def __init__(self, argument: str = "") -> None:
         super().__init__(argument)
-        if argument not in _PATCHES:
-            raise NotAChangeError(f"`{self.name}` takes `offload` or nothing")
         self._states: Any = None
 
     def attach(self, torch: Any) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from floodmark.changes.change import Change, NotAChangeError
+from floodmark.changes.change import Change
 from floodmark.changes.pasted_code import calling_line, for_optimizer
 
 #: Classes whose update of a parameter depends on that parameter alone.
@@ -134,11 +134,6 @@ class Foreach(_Constructors):
     name = "foreach"
     slows = True
     _keyword = "foreach"
-
-    def __init__(self, argument: str = "") -> None:
-        super().__init__(argument or "off")
-        if self.argument != "off":
-            raise NotAChangeError("`foreach` takes `off`")
 
     def _change(self, optimizer: Any, kind: Any, kwargs: dict[str, Any]) -> None:
         if kwargs.get("fused"):

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.changes.change import Change, NotAChangeError
+from floodmark.changes.change import Change
 from floodmark.changes.pasted_code import before_training, model_name
 
 _TYPES = {"bf16": "bfloat16", "fp16": "float16"}
@@ -31,11 +31,6 @@ class Autocast(Change):
 
     name = "autocast"
     numerics = "changed"
-
-    def __init__(self, argument: str = "") -> None:
-        super().__init__(argument or "bf16")
-        if self.argument not in _TYPES:
-            raise NotAChangeError("`autocast` takes `bf16` or `fp16`")
 
     def attach(self, torch: Any) -> None:
         self._torch = torch

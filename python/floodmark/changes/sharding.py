@@ -17,7 +17,7 @@ from functools import wraps
 from typing import Any
 
 from floodmark import torch_private
-from floodmark.changes.change import Change, NotAChangeError
+from floodmark.changes.change import Change
 from floodmark.changes.pasted_code import model_name
 from floodmark.changes.repeated_blocks import repeated_blocks
 
@@ -42,8 +42,6 @@ class Sharding(Change):
 
     def __init__(self, argument: str = "") -> None:
         super().__init__(argument)
-        if not argument.isdigit() or int(argument) < 2:
-            raise NotAChangeError("`fsdp` takes a number of GPUs, such as `fsdp=4`")
         self._size = int(argument)
 
     def attach(self, torch: Any) -> None:

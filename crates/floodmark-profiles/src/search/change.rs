@@ -51,6 +51,13 @@ pub enum Change {
 }
 
 impl Change {
+    /// Its name and its argument, which is empty where it has none.
+    pub fn name_and_argument(&self) -> (String, String) {
+        let text = self.to_string();
+        let (name, argument) = text.split_once('=').unwrap_or((&text, ""));
+        (name.to_owned(), argument.to_owned())
+    }
+
     /// How many GPUs a program needs with it.
     pub fn gpus(&self) -> u32 {
         if let Self::Fsdp(gpus) = self { *gpus } else { 1 }
