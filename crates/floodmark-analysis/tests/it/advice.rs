@@ -1,5 +1,7 @@
 //! What to change: the bytes that each change saves, by arithmetic.
 
+use std::collections::BTreeMap;
+
 use floodmark_analysis::{Advice, AdviceKind, AdviceReport, CauseKind, advise};
 use floodmark_trace::Bytes;
 
@@ -258,6 +260,49 @@ fn blocks_are_the_outermost_of_at_least_four() {
         "{}",
         found.causes[0].name
     );
+}
+
+#[derive(serde::Deserialize)]
+struct Model {
+    name: String,
+    /// The class of every module. Those of torch's lists are never called.
+    modules: BTreeMap<String, String>,
+    blocks: Option<Blocks>,
+}
+
+#[derive(serde::Deserialize)]
+struct Blocks {
+    class: String,
+    count: usize,
+}
+
+/// `test_repeated_blocks.py` finds the same ones in the modules themselves.
+#[test]
+fn the_blocks_of_a_trace_are_those_of_the_program() {
+    let table = include_str!("../../../../fixtures/repeated_blocks.json");
+    let models: Vec<Model> = serde_json::from_str(table).unwrap();
+    for model in models {
+        let mut script = String::new();
+        for (at, (path, class)) in model.modules.iter().enumerate() {
+            if class != "ModuleList" && class != "Sequential" {
+                script += &format!("alloc a{at} cuda:0 1MiB at m.py:1 in {path}:{class}\n");
+            }
+        }
+        script += "backward alloc g cuda:0 1MiB at m.py:1 in head:Head";
+        let found = ask(&script);
+        let mut causes = found.causes.iter();
+        let blocks = causes.find(|cause| cause.kind == CauseKind::BlockActivations);
+        match (blocks, model.blocks) {
+            (Some(cause), Some(Blocks { class, count })) => {
+                let name = &cause.name;
+                assert!(name.contains(&format!("{count} blocks, ")), "{}: {name}", model.name);
+                assert!(name.contains(&format!("({class})")), "{}: {name}", model.name);
+            }
+            (found, expected) => {
+                assert!(found.is_none() && expected.is_none(), "{}: {found:?}", model.name);
+            }
+        }
+    }
 }
 
 #[test]
