@@ -70,7 +70,7 @@ use crate::text::failure::{Failure, Result};
 
 /// What is left to do after [`main`].
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum LeftToDo {
     /// Nothing but to exit.
     Exit(ExitStatus),
     /// To record a program.
@@ -88,36 +88,36 @@ pub enum Outcome {
 
 /// Carries out a command line; its first word is the name of the program. `python` is the interpreter into
 /// which floodmark is installed: `fit` and `plan` run programs with it.
-pub fn main(args: &[OsString], python: &OsStr) -> Outcome {
+pub fn main(args: &[OsString], python: &OsStr) -> LeftToDo {
     let hint = misplaced::hint(&args::Cli::command(), args);
     let cli = match args::Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) if error.kind() == ErrorKind::DisplayVersion => {
-            return Outcome::Version(error.to_string().trim_end().to_owned());
+            return LeftToDo::Version(error.to_string().trim_end().to_owned());
         }
         Err(error) => {
             let status = output::usage(&error, &args::usage_error(args));
             if status != ExitStatus::Done {
                 output::hint(hint.as_deref());
             }
-            return Outcome::Exit(status);
+            return LeftToDo::Exit(status);
         }
     };
     // A bug of ours must look like one, also inside somebody's Python process.
     catch_unwind(AssertUnwindSafe(|| carry_out(cli.command, hint, python)))
-        .unwrap_or(Outcome::Exit(ExitStatus::Failed))
+        .unwrap_or(LeftToDo::Exit(ExitStatus::Failed))
 }
 
-fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Outcome {
+fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> LeftToDo {
     let said = match command {
         args::Command::Run(args) => match run::request(args) {
-            Ok(request) => return Outcome::Run(RunRequest { hint, ..request }),
+            Ok(request) => return LeftToDo::Run(RunRequest { hint, ..request }),
             Err(error) => Err(error),
         },
         args::Command::Estimate(args) => match estimate::request(args) {
             Ok(mut request) => {
                 request.run.hint = hint;
-                return Outcome::Estimate(Box::new(request));
+                return LeftToDo::Estimate(Box::new(request));
             }
             Err(error) => Err(error),
         },
@@ -131,7 +131,7 @@ fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Ou
                 Ok(planned) => {
                     let Some(mut run) = planned.run.filter(|_| planned.said.objection.is_none())
                     else {
-                        return Outcome::Exit(finished(Ok(planned.said)));
+                        return LeftToDo::Exit(finished(Ok(planned.said)));
                     };
                     planned.said.print();
                     // This process becomes the program; it returns only where that failed.
@@ -142,7 +142,7 @@ fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Ou
         }
         args::Command::Gpus(args) => gpus::gpus(&args),
         args::Command::Mcp(args) => mcp::mcp(&args, python).map(Said::from),
-        args::Command::Doctor(args) => return Outcome::Doctor { json: args.json },
+        args::Command::Doctor(args) => return LeftToDo::Doctor { json: args.json },
         args::Command::Schema => Said::json(&schema::of_commands()),
         args::Command::Completions(args) => Ok(shell::completions(&args)),
         args::Command::Man(args) => shell::man(&args),
@@ -159,7 +159,7 @@ fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Ou
         args::Command::Advise(args) => advise::advise(&args),
         args::Command::Leaks(args) => leaks::leaks(&args),
     };
-    Outcome::Exit(finished(said))
+    LeftToDo::Exit(finished(said))
 }
 
 /// Prints what was said; the exit status.

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use floodmark::{ExitStatus, Outcome};
+use floodmark::{ExitStatus, LeftToDo};
 
 /// The interpreter of the environment that is active.
 const PYTHON: &str = "python3";
@@ -13,11 +13,11 @@ const PYTHON: &str = "python3";
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     let status = match floodmark::main(&args, OsStr::new(PYTHON)) {
-        Outcome::Exit(status) => status,
-        Outcome::Run(_) | Outcome::Estimate(_) | Outcome::Doctor { .. } => {
+        LeftToDo::Exit(status) => status,
+        LeftToDo::Run(_) | LeftToDo::Estimate(_) | LeftToDo::Doctor { .. } => {
             run_in_python(&args[1..])
         }
-        Outcome::Version(version) => {
+        LeftToDo::Version(version) => {
             let _ = writeln!(anstream::stdout(), "{version}");
             ExitStatus::Done
         }

@@ -15,5 +15,5 @@ pub use change::{
 pub use fit_search::{FitLimits, FitSearch, Tried, largest_that_fits};
 pub use frontier::{Dimension, Direction, Frontier, Point, frontier_that_fits};
 pub use objective::{Objective, ObjectiveError};
-pub use plan_need::{Combination, Need, Outcome};
+pub use plan_need::{Combination, Need, TryOutcome};
 pub use plan_search::{Allowed, PlanSearch, cheapest_that_fits};

@@ -9,7 +9,7 @@ pub type Combination = Vec<Change>;
 
 /// What the search needs to know of a try.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum TryOutcome {
     /// It ran.
     Ran(Need),
     /// A change found nothing to apply to, or the program failed with it: why.

@@ -16,7 +16,7 @@ use floodmark_trace::Bytes;
 use crate::search::change::{Change, Checkpointed, HalfPrecision, HostCopies, StatesIn};
 use crate::search::combination::{excludes, joined, with};
 use crate::search::fewest_blocks::{BlockNeed, BlockSearch};
-use crate::search::plan_need::{Alone, Combination, Cost, Need, Outcome};
+use crate::search::plan_need::{Alone, Combination, Cost, Need, TryOutcome};
 
 /// A step that takes longer by this factor is worth another change: less may be chance where the host limits a step.
 const NOTICEABLY_SLOWER: f64 = 1.3;
@@ -27,7 +27,7 @@ const STRONGEST: usize = 4;
 #[derive(Debug, PartialEq)]
 pub struct PlanSearch {
     /// Every combination that was asked for, with its outcome.
-    pub tried: BTreeMap<Combination, Outcome>,
+    pub tried: BTreeMap<Combination, TryOutcome>,
     /// The cheapest combination that fits; empty where the program fits as it is.
     pub plan: Option<Combination>,
 }
@@ -79,7 +79,7 @@ pub fn cheapest_that_fits<E>(
     capacity: Bytes,
     allowed: Allowed,
     width: usize,
-    attempt: impl FnMut(&[Combination]) -> Result<Vec<Outcome>, E>,
+    attempt: impl FnMut(&[Combination]) -> Result<Vec<TryOutcome>, E>,
 ) -> Result<PlanSearch, E> {
     let width = width.max(1);
     let mut search = Search { capacity, allowed, width, attempt, tried: BTreeMap::new() };
@@ -92,10 +92,10 @@ struct Search<F> {
     allowed: Allowed,
     width: usize,
     attempt: F,
-    tried: BTreeMap<Combination, Outcome>,
+    tried: BTreeMap<Combination, TryOutcome>,
 }
 
-impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
+impl<E, F: FnMut(&[Combination]) -> Result<Vec<TryOutcome>, E>> Search<F> {
     fn run(&mut self) -> Result<Option<Combination>, E> {
         let Some(unchanged) = self.need(&[])? else { return Ok(None) };
         if unchanged.fits {
@@ -336,8 +336,8 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
                 && other.needed <= self.capacity.max(need.needed)
         };
         let ran = self.tried.iter().filter_map(|(combination, outcome)| match outcome {
-            Outcome::Ran(other) if is_as_cheap(other) => Some((other.slow_down, combination)),
-            Outcome::Ran(_) | Outcome::LeftOut(_) | Outcome::NotTried => None,
+            TryOutcome::Ran(other) if is_as_cheap(other) => Some((other.slow_down, combination)),
+            TryOutcome::Ran(_) | TryOutcome::LeftOut(_) | TryOutcome::NotTried => None,
         });
         let fastest = ran.min_by(|(a, _), (b, _)| a.total_cmp(b));
         let is_noticeable = |slow_down: f64| slow_down * NOTICEABLY_SLOWER <= need.slow_down;
@@ -396,7 +396,7 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
         let Some(good) = self.need(&plan)? else { return Ok(plan) };
         let none: Combination = plan.iter().filter(|change| **change != all).cloned().collect();
         let bad = match self.tried.get(&none) {
-            Some(Outcome::Ran(need)) => need.needed,
+            Some(TryOutcome::Ran(need)) => need.needed,
             _ => good.needed + alone.saved(&all),
         };
         let end = |blocks, needed, fits| BlockNeed { blocks, needed, fits };
@@ -426,8 +426,8 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<Outcome>, E>> Search<F> {
     fn need(&mut self, combination: &[Change]) -> Result<Option<Need>, E> {
         self.ask(vec![combination.to_vec()])?;
         Ok(match self.tried.get(combination) {
-            Some(Outcome::Ran(need)) => Some(need.clone()),
-            Some(Outcome::LeftOut(_) | Outcome::NotTried) | None => None,
+            Some(TryOutcome::Ran(need)) => Some(need.clone()),
+            Some(TryOutcome::LeftOut(_) | TryOutcome::NotTried) | None => None,
         })
     }
 

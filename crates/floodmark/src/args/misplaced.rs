@@ -15,7 +15,7 @@ const EVERYWHERE: [&str; 2] = ["help", MODULE];
 const MODULE: &str = "is_module";
 
 /// An option of a command, as it stands in the words.
-struct Found {
+struct OptionWords {
     id: String,
     /// How many words it has.
     words: usize,
@@ -81,7 +81,7 @@ fn joined(words: &[&OsString]) -> String {
 }
 
 /// The option that a word begins.
-fn option(command: &Command, word: &OsStr) -> Option<Found> {
+fn option(command: &Command, word: &OsStr) -> Option<OptionWords> {
     let word = word.to_str()?;
     let (name, has_value) = word.split_once('=').map_or((word, false), |(name, _)| (name, true));
     let argument = command.get_arguments().find(|argument| {
@@ -91,7 +91,7 @@ fn option(command: &Command, word: &OsStr) -> Option<Found> {
         long.unwrap_or(false) || short.unwrap_or(false)
     })?;
     let takes_value = argument.get_action().takes_values();
-    Some(Found {
+    Some(OptionWords {
         id: argument.get_id().to_string(),
         words: if takes_value && !has_value { 2 } else { 1 },
         repeats: matches!(argument.get_action(), ArgAction::Append),

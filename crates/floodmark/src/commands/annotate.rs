@@ -12,7 +12,7 @@ use crate::args::{AnnotateArgs, Source};
 use crate::text::failure::{Context, Failure, Problem, Result};
 use crate::text::said::Said;
 use crate::text::stdout_style;
-use crate::traces::chosen_trace::{Chosen, Wanted, choose};
+use crate::traces::chosen_trace::{Chosen, TraceChoice, choose};
 use crate::traces::trace_paths::named_or_newest;
 
 pub(crate) fn annotate(args: &AnnotateArgs) -> Result<Said> {
@@ -23,7 +23,7 @@ pub(crate) fn annotate(args: &AnnotateArgs) -> Result<Said> {
     };
     let Source { rank, device, .. } = args.source;
     let named = named_or_newest(trace)?;
-    let Chosen { path, trace, .. } = choose(&named, Wanted { rank, device, at: args.at })?;
+    let Chosen { path, trace, .. } = choose(&named, TraceChoice { rank, device, at: args.at })?;
     let file = match (file, main_script(&trace)) {
         (Some(file), _) => file.to_owned(),
         (None, Some(script)) => PathBuf::from(script),

@@ -10,7 +10,7 @@ use crate::text::csv;
 use crate::text::failure::{Failure, Problem, Result};
 use crate::text::output;
 use crate::text::said::Said;
-use crate::traces::chosen_trace::{Chosen, Wanted, choose};
+use crate::traces::chosen_trace::{Chosen, TraceChoice, choose};
 
 pub(crate) fn diff(args: &DiffArgs) -> Result<Said> {
     let answer = answer(args)?;
@@ -36,11 +36,11 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<Said> {
 }
 
 pub(crate) fn answer(args: &DiffArgs) -> Result<Answer<Diff>> {
-    let wanted = Wanted { rank: args.rank, device: args.device, at: args.at };
+    let wanted = TraceChoice { rank: args.rank, device: args.device, at: args.at };
     let a = choose(&args.a, wanted)?;
     // Of two folders the same rank is compared.
     let rank = if args.b.is_dir() { args.rank.or(a.rank) } else { args.rank };
-    let b = choose(&args.b, Wanted { rank, ..wanted })?;
+    let b = choose(&args.b, TraceChoice { rank, ..wanted })?;
     let question = Question {
         device: args.device,
         by: args.by,

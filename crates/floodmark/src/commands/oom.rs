@@ -15,7 +15,7 @@ use crate::commands::plan_hint::plan_hint;
 use crate::text::failure::{Context, Problem, Result};
 use crate::text::output;
 use crate::text::said::Said;
-use crate::traces::chosen_trace::{Chosen, Wanted, choose};
+use crate::traces::chosen_trace::{Chosen, TraceChoice, choose};
 use crate::traces::trace_paths::named_or_newest;
 
 /// Why an allocation failed; from a text, what each message in it means.
@@ -49,7 +49,7 @@ pub(crate) fn answer(args: &OomArgs) -> Result<Answer<OomAnswer>> {
         }
         return explain(log).with_context(|| failed_to_explain(&path));
     }
-    let wanted = Wanted { rank: args.rank, device: args.device, at: At::Oom };
+    let wanted = TraceChoice { rank: args.rank, device: args.device, at: At::Oom };
     let Chosen { path, trace, note, .. } = choose(&path, wanted)?;
     let found = ask(&trace, args.device, (args.top > 0).then_some(args.top))
         .with_context(|| failed_to_explain(&path))?;

@@ -2,7 +2,7 @@
 
 use floodmark_analysis::{Cause, StepPeaks};
 use floodmark_profiles::{
-    Change, Combination, Outcome, PhantomMachine, PlanSearch, StepTime, host_bytes,
+    Change, Combination, PhantomMachine, PlanSearch, StepTime, TryOutcome, host_bytes,
 };
 use floodmark_trace::{AppliedChange, Bytes, Numerics, PhantomEnd, Trace};
 use schemars::JsonSchema;
@@ -301,17 +301,17 @@ fn mark_curve(rows: &mut [(&Combination, PlanTry)]) {
 }
 
 fn left_out(search: &PlanSearch) -> Vec<LeftOut> {
-    let reason = |(changes, outcome): (&Vec<Change>, &Outcome)| match outcome {
-        Outcome::LeftOut(reason) => {
+    let reason = |(changes, outcome): (&Vec<Change>, &TryOutcome)| match outcome {
+        TryOutcome::LeftOut(reason) => {
             Some(LeftOut { changes: named(changes), reason: reason.clone() })
         }
-        Outcome::Ran(_) | Outcome::NotTried => None,
+        TryOutcome::Ran(_) | TryOutcome::NotTried => None,
     };
     search.tried.iter().filter_map(reason).collect()
 }
 
 fn not_tried(search: &PlanSearch) -> Vec<String> {
-    let not_tried = search.tried.iter().filter(|(_, outcome)| **outcome == Outcome::NotTried);
+    let not_tried = search.tried.iter().filter(|(_, outcome)| **outcome == TryOutcome::NotTried);
     not_tried.map(|(changes, _)| named(changes)).collect()
 }
 

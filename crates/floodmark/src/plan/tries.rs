@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use floodmark_profiles::{
-    Change, Checkpointed, Combination, GpuProfile, Need, Outcome, PhantomMachine, Rates, StepTime,
+    Change, Checkpointed, Combination, GpuProfile, Need, PhantomMachine, Rates, StepTime,
+    TryOutcome,
 };
 use floodmark_trace::{AppliedChange, Bytes, Numerics, StepCost};
 
@@ -88,7 +89,7 @@ impl<'a> Tries<'a> {
     }
 
     /// Tries combinations, several at a time.
-    pub(super) fn attempt(&mut self, batch: &[Combination]) -> Result<Vec<Outcome>> {
+    pub(super) fn attempt(&mut self, batch: &[Combination]) -> Result<Vec<TryOutcome>> {
         let what = match batch {
             [one] => named(one),
             _ => format!("{} combinations of changes", batch.len()),
@@ -113,7 +114,7 @@ impl<'a> Tries<'a> {
             .iter()
             .zip(tried)
             .map(|(combination, tried)| match self.not_for_this_gpu(combination) {
-                Some(reason) => Outcome::LeftOut(reason.to_owned()),
+                Some(reason) => TryOutcome::LeftOut(reason.to_owned()),
                 None => self.outcome(combination, tried),
             })
             .collect();
@@ -199,10 +200,10 @@ impl<'a> Tries<'a> {
         Ok(Question { request, environment })
     }
 
-    fn outcome(&mut self, combination: &Combination, tried: Option<Try>) -> Outcome {
-        let Some(tried) = tried else { return Outcome::NotTried };
+    fn outcome(&mut self, combination: &Combination, tried: Option<Try>) -> TryOutcome {
+        let Some(tried) = tried else { return TryOutcome::NotTried };
         if let Some(reason) = self.left_out(combination, &tried) {
-            return Outcome::LeftOut(reason);
+            return TryOutcome::LeftOut(reason);
         }
         let applied = &tried.answer.changes;
         let need = Need {
@@ -217,7 +218,7 @@ impl<'a> Tries<'a> {
         };
         self.done.insert(combination.clone(), tried);
         let slow_down = self.slow_down(combination).unwrap_or(1.0);
-        Outcome::Ran(Need { slow_down, ..need })
+        TryOutcome::Ran(Need { slow_down, ..need })
     }
 
     /// Why a combination is no candidate.

@@ -12,7 +12,7 @@ use crate::traces::trace_paths::{named_or_newest, open, rank_in, ranks};
 
 /// What is known of the question before a trace is chosen.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct TraceChoice {
     pub(crate) rank: Option<u32>,
     pub(crate) device: Option<Device>,
     pub(crate) at: At,
@@ -32,11 +32,11 @@ pub(crate) struct Chosen {
 /// Opens the trace that a command names.
 pub(crate) fn choose_source(source: &Source, at: At) -> Result<Chosen> {
     let path = named_or_newest(source.trace.as_deref())?;
-    choose(&path, Wanted { rank: source.rank, device: source.device, at })
+    choose(&path, TraceChoice { rank: source.rank, device: source.device, at })
 }
 
 /// Opens the trace that a path means.
-pub(crate) fn choose(path: &Path, wanted: Wanted) -> Result<Chosen> {
+pub(crate) fn choose(path: &Path, wanted: TraceChoice) -> Result<Chosen> {
     if let Some(rank) = wanted.rank {
         let path = rank_in(path, rank)?;
         return Ok(Chosen { rank: Some(rank), trace: open(&path)?, path, note: None });
@@ -48,7 +48,7 @@ pub(crate) fn choose(path: &Path, wanted: Wanted) -> Result<Chosen> {
 }
 
 /// The rank that the question is most likely about, said on stderr.
-fn highest(ranks: Vec<(u32, PathBuf)>, wanted: Wanted) -> Result<Chosen> {
+fn highest(ranks: Vec<(u32, PathBuf)>, wanted: TraceChoice) -> Result<Chosen> {
     let count = ranks.len();
     let mut best: Option<(Weight, u32, PathBuf, Trace)> = None;
     for (rank, path) in ranks {
@@ -72,7 +72,7 @@ fn highest(ranks: Vec<(u32, PathBuf)>, wanted: Wanted) -> Result<Chosen> {
 /// Whether a request failed when that is the question, then the peak beyond the CPU, then that of it.
 type Weight = (bool, Bytes, Bytes);
 
-fn weight(summary: &Summary, wanted: Wanted) -> Weight {
+fn weight(summary: &Summary, wanted: TraceChoice) -> Weight {
     let peak = |is_cpu: bool| {
         let devices = summary.devices.iter();
         let asked =

@@ -34,14 +34,14 @@ impl Program {
         of(&change.to_string()).map(|(_, bytes)| *bytes)
     }
 
-    fn attempt(&mut self, combination: &Combination) -> Outcome {
+    fn attempt(&mut self, combination: &Combination) -> TryOutcome {
         let names: Vec<String> = combination.iter().map(ToString::to_string).collect();
         self.asked.push(names.join(" + "));
         let mut needed = UNCHANGED;
         let (mut slows, mut numerics, mut blocks) = (false, Numerics::Same, None);
         for change in combination {
             let Some(saved) = self.saved(change) else {
-                return Outcome::LeftOut("nothing to apply to".to_owned());
+                return TryOutcome::LeftOut("nothing to apply to".to_owned());
             };
             needed -= saved;
             let (later, more) = self.after_checkpointing;
@@ -74,7 +74,7 @@ impl Program {
         let needed = Bytes(needed);
         let best_settings = self.best_settings.map(str::to_owned);
         let need = Need { needed, fits, slows, numerics, slow_down, blocks, gpus, best_settings };
-        Outcome::Ran(need)
+        TryOutcome::Ran(need)
     }
 
     fn plan(&mut self) -> Option<String> {
@@ -183,7 +183,7 @@ fn a_plan_is_found_for_every_limit_that_all_changes_together_reach() {
             continue;
         };
         let changes = plan.split(" + ").map(|one| one.parse().unwrap()).collect();
-        let Outcome::Ran(need) = program.attempt(&changes) else { panic!("{plan}") };
+        let TryOutcome::Ran(need) = program.attempt(&changes) else { panic!("{plan}") };
         assert!(need.fits && capacity >= floor, "{capacity}: {plan}");
     }
 }
@@ -204,14 +204,14 @@ fn without_time_there_is_no_plan_but_what_was_tried() {
     let found = cheapest_that_fits(Bytes(490), Allowed::default(), 2, |batch| {
         let mut outcomes = Vec::new();
         for one in batch {
-            outcomes.push(if left > 0 { program.attempt(one) } else { Outcome::NotTried });
+            outcomes.push(if left > 0 { program.attempt(one) } else { TryOutcome::NotTried });
             left -= i32::from(left > 0);
         }
         Ok::<_, ()>(outcomes)
     });
     let found = found.unwrap();
     assert_eq!(found.plan, None);
-    assert!(found.tried.values().any(|one| *one == Outcome::NotTried));
+    assert!(found.tried.values().any(|one| *one == TryOutcome::NotTried));
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::commands::export::saved_page::{export_page, page_of};
 use crate::text::failure::{Context, Problem, Result};
 use crate::text::output;
 use crate::text::progress::Progress;
-use crate::traces::chosen_trace::{Chosen, Wanted, choose};
+use crate::traces::chosen_trace::{Chosen, TraceChoice, choose};
 use crate::traces::trace_paths::ranks;
 
 pub(crate) fn export(args: &ExportArgs) -> Result<String> {
@@ -43,7 +43,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<String> {
         write_all(&ranks, kind, args, &destination(args, &args.trace))?;
         return Ok(String::new());
     }
-    let wanted = Wanted { rank: args.rank, device: args.device, at: At::Peak };
+    let wanted = TraceChoice { rank: args.rank, device: args.device, at: At::Peak };
     let Chosen { path, trace, rank, .. } = choose(&args.trace, wanted)?;
     check_device(&trace, args.device)
         .with_context(|| format!("Failed to export `{}`", path.display()))?;
