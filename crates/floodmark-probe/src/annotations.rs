@@ -10,13 +10,13 @@ use crate::recorder::names::{label_id, text_id};
 use crate::recorder::with_recording;
 use crate::switches::{ENABLED, IS_WATCHED};
 
-/// Whether a window is open in this process, and its events are recorded.
+/// Whether a window is open in this process and records events.
 pub fn is_recording() -> bool {
     IS_WATCHED.load(Ordering::Acquire) && ENABLED.load(Ordering::Acquire)
 }
 
-/// With the GIL held: keeps running code alive, and returns modules that have no name yet, as pairs of
-/// the outermost module around them and themselves.
+/// Keeps running code alive, with the GIL held. Returns modules that have no name yet, as pairs: the
+/// outermost module around it, and the module.
 pub fn pin_running_code() -> Vec<(usize, usize)> {
     with_recording(|recording, _| {
         recording.gil_request.clear();
@@ -31,7 +31,7 @@ pub fn name_modules(root: usize, named: &[(usize, String, String)]) {
     with_recording(|recording, local| local.name_modules(recording, root, named));
 }
 
-/// A module that was named is about to die.
+/// A named module is about to be destroyed.
 pub fn forget_module(addr: usize) {
     with_recording(|recording, _| recording.tree.lock().forget_module(addr));
 }
@@ -90,7 +90,8 @@ fn write_named(kind: EventKind, name: TextNumber) {
     write(record);
 }
 
-/// A step ended, in every window. `None` when nothing is recorded, otherwise how many ended before.
+/// Records the end of a step in every window. Returns the number of earlier steps, or `None` when
+/// nothing is recorded.
 pub fn step() -> Option<u32> {
     if !is_recording() {
         return None;
@@ -105,12 +106,12 @@ pub fn step() -> Option<u32> {
     Some(number)
 }
 
-/// Writes a step or a phase that belongs to one window alone.
+/// Writes a step or a phase that belongs to one window only.
 pub(crate) fn write_in_window(record: Record, window: u64) {
     write(record.in_window(window));
 }
 
-/// The number of the name of a phase or a mark; 0 where there is none left.
+/// The number of the name of a phase or a mark; 0 when no number is left.
 pub(crate) fn name_number(kind: TextKind, name: &str) -> u32 {
     let found = with_recording(|recording, local| text_id(recording, local, kind, name));
     found.map_or(0, |found| u32::from(found.number))
@@ -127,7 +128,7 @@ pub fn mark(name: &str) {
 /// A named phase begins on this thread.
 pub fn begin_phase(name: &str) {
     let id = with_recording(|recording, local| {
-        // The end of a phase would end that of another thread.
+        // In shared state, the end of a phase would end a phase of another thread.
         if local.is_shared {
             return None;
         }

@@ -1,11 +1,10 @@
 //! The memory limit of the recorder (`--max-memory`), and its shares.
 //!
 //! Each part of the recorder has its share of the limit, in sixteenths: 4 for the mapped journal, 2 for events that wait
-//! for a flush, 2 for the state of threads, 1 for their shortcuts, 4 for tables (functions, stacks, modules, names,
-//! the stacks of autograd nodes), 1 for a window without a file. Live blocks have at least the other 2, and what
-//! threads and tables do not use. A part that has used up its share leaves something out: what an event then
-//! lacks is counted in the trace. The sizes of entries cover all their tables, the copy of the
-//! writer included.
+//! for a flush, 2 for the state of threads, 1 for their shortcuts, 4 for tables (functions, stacks, modules, names, the
+//! stacks of autograd nodes), 1 for a window without a file. Live blocks have at least the other 2, and what threads and
+//! tables do not use. A part that has used up its share leaves something out, and the trace counts what events lack. The
+//! sizes of entries cover all their tables, including the writer's copy.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -40,7 +39,7 @@ impl Budget {
         self.limit.load(Ordering::Relaxed) / 16 * count
     }
 
-    /// Raises the limit to that of a window with a higher one.
+    /// Raises the limit to a window's higher limit.
     pub(crate) fn raise_limit(&self, limit: u64) {
         self.limit.fetch_max(limit, Ordering::Relaxed);
     }
@@ -60,7 +59,7 @@ impl Budget {
         usize::try_from(self.sixteenths(1)).unwrap_or(usize::MAX)
     }
 
-    /// How many threads may have a state of their own.
+    /// The number of threads that may have their own state.
     pub(crate) fn most_threads(&self) -> usize {
         usize::try_from(self.sixteenths(2) / THREAD_BYTES).unwrap_or(usize::MAX)
     }

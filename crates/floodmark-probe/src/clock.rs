@@ -47,7 +47,7 @@ impl Clock {
         Self { started_nanos: monotonic_nanos(), shared: is_coarse.then(Box::default) }
     }
 
-    /// The time now. Later than that of every record that could have caused this call.
+    /// The current time, later than every record that could have caused this call.
     #[inline]
     pub(crate) fn nanos(&self) -> u64 {
         let now = monotonic_nanos().saturating_sub(self.started_nanos);
@@ -59,7 +59,7 @@ impl Clock {
 }
 
 impl Shared {
-    /// A time that no other thread has: `now`, or one more than the last.
+    /// A unique time: `now`, or one more than the last.
     #[cold]
     fn next(&self, now: u64) -> u64 {
         let last = self

@@ -18,7 +18,7 @@ const PAGE_BYTES: usize = 4096;
 pub(crate) struct ForkFlag {
     /// Null until the flag is first stored.
     page: AtomicPtr<AtomicBool>,
-    /// Stands for the page where the kernel has none.
+    /// Used on kernels without such pages.
     fallback: AtomicBool,
 }
 
@@ -74,7 +74,7 @@ fn wiped_page() -> Option<*mut AtomicBool> {
 mod tests {
     use super::*;
 
-    /// A child that the C library does not see, as `_Fork` makes it.
+    /// A child that the C library does not register, as with `_Fork`.
     #[test]
     fn a_child_that_no_handler_sees_finds_the_flag_cleared() {
         let flag = ForkFlag::new();

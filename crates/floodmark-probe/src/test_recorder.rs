@@ -75,7 +75,7 @@ pub(crate) fn records(recording: &Recording) -> Vec<Vec<(Record, Vec<u8>)>> {
     recording.journal.chunks.take_fresh().iter().map(|chunk| read(chunk)).collect()
 }
 
-/// As long as it lives, no other test has a recorder that hooks call: a process has one.
+/// While it lives, no other test has a recorder that hooks call: a process has only one.
 pub(crate) struct Alone(
     #[expect(dead_code, reason = "other tests wait for it")] MutexGuard<'static, ()>,
 );
@@ -91,7 +91,7 @@ pub(crate) fn alone() -> Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        // The thread of this test must not leave its state to another test.
+        // The thread of this test must not pass its state to another test.
         forget_after_fork();
     }
 }

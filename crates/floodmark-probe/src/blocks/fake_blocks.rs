@@ -45,7 +45,7 @@ fn set_stream(record: &mut Record, stream: TextNumber) {
 /// Addresses of storages without memory, by the address of their C++ object.
 static STORAGES: Mutex<Option<HashMap<usize, (Device, u64)>>> = Mutex::new(None);
 
-/// Sets the address of a storage without memory; none when it has no block any more.
+/// Sets the address of a storage without memory; `None` when its block was freed.
 pub fn set_fake_storage(storage: usize, place: Option<(Device, u64)>) {
     let mut storages = STORAGES.lock();
     let storages = storages.get_or_insert_default();
@@ -60,7 +60,7 @@ pub(crate) fn address_of_fake_storage(storage: usize) -> Option<(Device, u64)> {
     STORAGES.lock().as_ref()?.get(&storage).copied()
 }
 
-/// An operator of fake tensors is called: the blocks of this thread that follow are its own.
+/// Starts a call of an operator on fake tensors: later blocks of this thread belong to it.
 pub fn begin_fake_op_call() {
     with_recording(|_, local| local.begin_op_call());
 }
@@ -150,7 +150,8 @@ pub fn record_fake_segment(device: Device, change: SegmentChange, addr: u64, byt
     });
 }
 
-/// An allocation failed; `block` has the requested bytes and the totals, `device_free` what is left.
+/// Records a failed allocation; `block` has the requested bytes and the totals, `device_free` the
+/// free bytes of the device.
 pub fn record_fake_oom(block: &FakeBlock, device_free: u64) {
     with_recording(|recording, local| {
         let device = block.device.canonical();

@@ -6,11 +6,11 @@
 //! ([`crate::blocks::tensor_storage`]). A storage that was destroyed has a reference count of zero, or its memory has
 //! other contents. Only blocks of torch's own CPU allocator count, as in the recording itself.
 //!
-//! Memory is copied by the kernel (`/proc/self/mem`), so a mapping that another thread removes in the
-//! meantime is an error and no fault. `process_vm_readv` would do the same, but it gives a forked process a copy of its
-//! own of every page that it reads. Pages that were never touched are not read (`/proc/self/pagemap`). The hooks are
-//! in place before: what is allocated during the search is in the journal before the blocks that the search finds, and
-//! what is freed is left out ([`crate::blocks::initial_blocks`]).
+//! Memory is copied by the kernel (`/proc/self/mem`), so a mapping that another thread removes in the meantime is an
+//! error and no fault. `process_vm_readv` would do the same, but it gives a forked process a copy of its own of every
+//! page that it reads. Pages that were never touched are not read (`/proc/self/pagemap`). The hooks are installed
+//! before the search: allocations during it precede the found blocks in the journal, and freed blocks are left out
+//! ([`crate::blocks::initial_blocks`]).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -24,10 +24,10 @@ use crate::blocks::tensor_storage::{Pattern, STORAGE_WORDS};
 
 const WORD_BYTES: usize = size_of::<u64>();
 const STORAGE_BYTES: usize = STORAGE_WORDS * WORD_BYTES;
-/// How much is copied at a time.
+/// The bytes copied at a time.
 const COPIED_BYTES: usize = 1 << 20;
 const PAGE_BYTES: usize = 4096;
-/// How much memory is searched at most: about a second.
+/// The most memory to search: about a second.
 const MOST_BYTES: u64 = 4 << 30;
 
 /// Records the storages in host memory that are live now. Returns how many bytes of the
@@ -76,7 +76,7 @@ struct Pages {
 
 impl Pages {
     fn new() -> Option<Self> {
-        // SAFETY: asks for a number.
+        // SAFETY: returns a number.
         let page_bytes = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
         Some(Self { file: File::open("/proc/self/pagemap").ok()?, page_bytes })
     }
@@ -174,7 +174,7 @@ struct Search {
 }
 
 impl Search {
-    /// Searches memory. Returns how much of it was not searched.
+    /// Searches memory. Returns the bytes that were not searched.
     fn range(&mut self, range: &Range<usize>) -> u64 {
         let mut at = range.start;
         while at + STORAGE_BYTES <= range.end {
@@ -203,8 +203,9 @@ impl Search {
         0
     }
 
-    /// Where the large blocks at the beginning of a mapping end: glibc maps each by itself, and the kernel
-    /// joins neighbours. They begin with zero and their size, with the second bit set, and have no storages.
+    /// The end of the large blocks at the start of a mapping: glibc maps each separately, and the kernel
+    /// joins neighbours. They begin with zero and their size, with the second bit set, and contain no
+    /// storages.
     fn after_mapped_chunks(&self, range: &Range<usize>) -> usize {
         let mut at = range.start;
         while at + PAGE_BYTES <= range.end {
@@ -226,7 +227,7 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// What a storage looks like: vtable, counts, data, deleter, context, device, size.
+    /// The layout of a storage: vtable, counts, data, deleter, context, device, size.
     fn storage(vtable: u64, data: u64, bytes: u64) -> Vec<u64> {
         with_counts(vtable, data, bytes, 1 | 1 << 32)
     }

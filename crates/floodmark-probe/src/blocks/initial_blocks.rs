@@ -35,7 +35,7 @@ impl From<(String, i32, u64, u64, u64, bool)> for InitialBlock {
     }
 }
 
-/// A list of live blocks that is open.
+/// An open list of live blocks.
 #[derive(Debug)]
 pub struct InitialBlocks {
     freed: Option<Arc<FreedBlocks>>,

@@ -34,7 +34,7 @@ impl Drop for HostWork {
 
 /// Stores a new block. Returns whether it belongs to the engine.
 pub(crate) fn note_new(addr: usize) -> bool {
-    // A thread that ends has neither.
+    // A thread that is ending has neither.
     let is_ours = DEPTH.try_with(Cell::get).unwrap_or(0) > 0;
     if !is_ours {
         // Another thread may have freed a block of the engine at that address.

@@ -1,4 +1,4 @@
-//! The address of a tensor, read from its C++ objects without a call of torch.
+//! The address of a tensor, read from its C++ objects without calling torch.
 //!
 //! The layouts, a word each, are the same in torch 2.1 to 2.11. `c10::TensorImpl`: vtable, reference counts,
 //! `storage_`. `c10::StorageImpl`: vtable, reference counts, `data_`, deleter and context of `data_`, device,
@@ -23,7 +23,7 @@ pub struct KnownTensor {
     pub tensor: usize,
     /// The address of its `c10::StorageImpl`.
     pub storage: usize,
-    /// Where its data begin.
+    /// The address of its data.
     pub data: u64,
     /// The size of its storage.
     pub bytes: u64,
@@ -40,7 +40,7 @@ static DELETER: AtomicUsize = AtomicUsize::new(0);
 ///
 /// Both storages must be alive.
 pub fn prove_tensors(known: KnownTensor) -> bool {
-    // SAFETY: both objects are alive and larger than what is read: torch's own fields lie behind.
+    // SAFETY: both objects are alive and larger than the words read: more of torch's fields follow.
     let (storage, words, empty) = unsafe {
         let storage = (known.tensor as *const usize).add(2).read();
         let words = |at: usize| &*(at as *const [u64; STORAGE_WORDS]);
@@ -127,7 +127,7 @@ pub(crate) unsafe fn storage_of(sources: Sources, tensor: *const usize) -> Optio
 mod tests {
     use super::*;
 
-    /// What a storage looks like: vtable, counts, data, deleter, context, device, size.
+    /// The layout of a storage: vtable, counts, data, deleter, context, device, size.
     fn storage(data: u64, bytes: u64) -> [u64; STORAGE_WORDS] {
         [0x7abc_1230, 1 | 1 << 32, data, 0x1234_5678, data, 0xff00, bytes]
     }

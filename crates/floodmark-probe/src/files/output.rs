@@ -25,7 +25,8 @@ use crate::files::state_file::StateFile;
 /// How often the rename is tried while other recorders create and remove the same name.
 const MOST_TRIES: usize = 16;
 
-/// What may be replaced at the path of a trace. A live recording, a folder and a device never are.
+/// What may be replaced at the path of a trace. A live recording, a folder or a device is never
+/// replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replace {
     /// Nothing: the path must be free.
@@ -56,7 +57,7 @@ impl Output {
         replace: Replace,
     ) -> Result<Self, StartError> {
         let is_free = check_path(path, replace)?;
-        // The journal first: its lock is what keeps others away from the trace.
+        // The journal comes first: its lock keeps other recorders away from the trace.
         let (folder, state) = create_journal(path, session, replace)?;
         match create_trace(path, session, header, is_free) {
             Ok((trace, replaced)) => Ok(Self { folder, state, trace, replaced }),
@@ -87,7 +88,7 @@ pub(crate) struct PlannedOutput {
 /// The result of writing a whole trace at once.
 #[derive(Debug)]
 pub(crate) enum WholeTrace {
-    /// It is there; `replaced` is the file that had its name.
+    /// The trace was written; `replaced` is the file that had its name.
     Written { replaced: Option<File> },
     /// A journal exists: [`PlannedOutput::create`] checks whose it is.
     HasJournal,
@@ -227,7 +228,7 @@ fn is_taken(error: &io::Error) -> bool {
 /// Removes the journal of a recording that was not finished. An error when it may not be removed.
 fn remove_unfinished(path: &Path, folder: &Path, replace: Replace) -> Result<(), StartError> {
     let failed = |source| StartError::Journal { path: folder.to_owned(), source };
-    // Works in the opened folder, also when another recorder renames a new one to this name.
+    // Uses the opened folder, even when another recorder renames a new one to this name.
     let opened = match File::open(folder) {
         Ok(opened) => opened,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -317,9 +318,10 @@ fn name(new: &Path, path: &Path, is_free: bool) -> io::Result<Option<File>> {
     }
     let mut options = fs::OpenOptions::new();
     let replaced = options.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path).ok();
-    // A file system may write a new file to disk before it replaces another one; to exchange two does not wait.
+    // A file system may write a new file to disk before it replaces another one; exchanging two
+    // files does not wait.
     rename_with(new, path, libc::RENAME_EXCHANGE)?;
-    // The old one, where it was exchanged.
+    // The old file, when it was exchanged.
     let _ = fs::remove_file(new);
     Ok(replaced)
 }

@@ -69,7 +69,7 @@ impl OwnFile {
         Ok(())
     }
 
-    /// The descriptor, for calls right after the file was created.
+    /// The descriptor, for calls right after creation.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.file.as_raw_fd()
     }
@@ -125,7 +125,7 @@ fn high(file: File) -> io::Result<File> {
         // All numbers from there on are in use, or the limit was lowered.
         lowest = (lowest / 2).max(LOWEST);
     }
-    // No number is free but the one that it has.
+    // Only its current number is free.
     if file.as_raw_fd() >= LOWEST {
         Ok(file)
     } else {
@@ -172,13 +172,13 @@ mod tests {
         let mut own = OwnFile::create_new(&folder.path().join("own")).unwrap();
         own.write_all(b"ours").unwrap();
         let theirs = File::create(folder.path().join("theirs")).unwrap();
-        // SAFETY: closes our own descriptor behind our back, as a program may.
+        // SAFETY: closes our descriptor without the recorder, as a program may.
         unsafe { libc::dup2(theirs.as_raw_fd(), own.descriptor()) };
         let error = own.write_all(b"ours").unwrap_err();
         assert!(error.to_string().contains("opened another file"), "{error}");
         let number = own.descriptor();
         drop(own);
-        // SAFETY: asks for the flags of a descriptor.
+        // SAFETY: reads the flags of a descriptor.
         assert!(unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0, "it is the program's");
         // SAFETY: ours again, from `dup2`.
         unsafe { libc::close(number) };
@@ -190,7 +190,7 @@ mod tests {
     fn a_closed_descriptor_is_an_error() {
         let folder = tempfile::TempDir::new().unwrap();
         let mut own = OwnFile::create_new(&folder.path().join("own")).unwrap();
-        // SAFETY: closes our own descriptor behind our back, as a program may.
+        // SAFETY: closes our descriptor without the recorder, as a program may.
         unsafe { libc::close(own.descriptor()) };
         let error = own.write_all(b"ours").unwrap_err();
         assert_eq!(error.to_string(), "the program closed the recorder's descriptor");

@@ -33,12 +33,12 @@ pub enum StartError {
     /// There is no memory for the recorder.
     #[error("failed to start the recorder")]
     Recorder(#[source] io::Error),
-    /// The path is taken by something that may not be replaced.
+    /// The path has a file that may not be replaced.
     #[error("failed to record into `{}`: {what}", path.display())]
     Occupied {
         /// The path.
         path: PathBuf,
-        /// By what.
+        /// What is at the path.
         what: Occupant,
     },
     /// A live recording writes there.

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::files::own_file::{Identity, OwnFile, check_length};
 
-/// The state of a recording that runs.
+/// The state of a running recording.
 #[derive(Debug)]
 pub(crate) struct StateFile {
     /// `None` after [`Self::release`].
@@ -97,7 +97,7 @@ impl Mapping {
             return;
         }
         let (reason_bytes, note) = note.to_bytes();
-        // SAFETY: a note is cut to the page; readers look at it when its length is stored.
+        // SAFETY: a note is cut to the page; readers read it after its length is stored.
         unsafe { self.0.add(NOTE_OFFSET).copy_from_nonoverlapping(note.as_ptr(), note.len()) };
         length.store(reason_bytes.to_le(), Ordering::Release);
     }

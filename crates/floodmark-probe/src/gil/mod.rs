@@ -1,4 +1,4 @@
-//! Work that needs the GIL, deferred until a thread can take it.
+//! Work that needs the GIL, deferred until a thread can take the GIL.
 //!
 //! The recorder keeps code objects alive and gives modules their names; both need the GIL. It schedules a pending call
 //! on the main thread, once for each new function and each new model, not for each event. The main thread of a server

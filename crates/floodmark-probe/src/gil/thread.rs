@@ -41,8 +41,8 @@ pub(crate) fn wake() {
     }
 }
 
-/// Starts the thread where one is wanted. The writer calls it.
-pub(crate) fn start_if_wanted() {
+/// Starts the thread if it was requested. The writer calls this.
+pub(crate) fn start_if_requested() {
     if STATE.compare_exchange(WANTED, STARTED, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         && !without_signals(start)
     {

@@ -29,8 +29,9 @@ fn device_from(bits: u16) -> Device {
     Device { kind: kind.cast_signed(), index: index.cast_signed() }.canonical()
 }
 
-/// Whether a report repeats what [`cpu_new`] or [`cpu_delete`] sees: while a profiler is on, the CPU
-/// allocator reports its blocks too. It reserves nothing; other reporters of host memory do.
+/// Whether a report repeats one of [`cpu_new`] or [`cpu_delete`]: while a profiler is on, the CPU
+/// allocator reports its blocks too. Its reports have no reserved bytes; those of other host
+/// allocators do.
 fn is_from_cpu_allocator(device: Device, reserved: usize) -> bool {
     device.is_cpu() && reserved == 0
 }

@@ -62,7 +62,7 @@ pub(super) unsafe extern "C-unwind" fn execute(
         && IS_WATCHED.load(Ordering::Relaxed)
         && autograd_nodes::backward_state() == BackwardState::NotRunning;
     let mut pass = Pass { is_seen, has_failed: true };
-    // SAFETY: the replaced function, with its own arguments. It is there, since only its callers'
+    // SAFETY: the replaced function, with its own arguments. It exists, since only its callers'
     // slots lead here; an empty vector is three zeros.
     let found = unsafe {
         match original::<Execute>(&EXECUTE) {

@@ -6,7 +6,7 @@
 
 use std::os::raw::c_void;
 
-/// A function that C++ calls. Its address is all that is needed of it.
+/// A function that C++ calls. Only its address is used.
 #[cfg(target_arch = "aarch64")]
 pub(crate) type Entry = unsafe extern "C" fn();
 

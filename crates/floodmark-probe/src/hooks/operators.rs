@@ -111,7 +111,7 @@ unsafe extern "C-unwind" fn start(
         if name.is_null() { c"" } else { CStr::from_ptr(name) }
     };
     with_recording(|recording, local| {
-        // The end of an operator would end that of another thread.
+        // In shared state, the end of an operator would end an operator of another thread.
         if local.is_shared {
             return;
         }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn finish() {
-        // SAFETY: it looks at neither.
+        // SAFETY: it reads neither.
         unsafe { end(std::ptr::null(), std::ptr::null_mut()) };
     }
 

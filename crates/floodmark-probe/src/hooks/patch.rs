@@ -55,8 +55,8 @@ pub struct HookedFunctions {
 /// How long a thread waits for the lock. Its owner may wait for the loader, and in a child of
 /// `fork` a thread that does not exist may hold it.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a fork waits for a thread that looks for slots. That thread may wait for the loader, which may be at work
-/// for the thread that forks; and on a busy machine it takes long by itself.
+/// How long a fork waits for a thread that looks for slots. That thread may wait for the loader, which the forking
+/// thread may be using; on a busy machine the search itself takes long.
 const LONGEST_FORK: Duration = Duration::from_secs(2);
 
 /// Stores the hooks. Returns which of them an object calls.
@@ -68,8 +68,8 @@ pub(crate) fn install() -> HookedFunctions {
     at_rest(|| patched.install())
 }
 
-/// Restores the old addresses in the slots that still hold a hook. A hook that remains sees that nothing
-/// is recorded, and calls on.
+/// Restores the old addresses in the slots that still hold a hook. A hook that remains records nothing
+/// and calls the original function.
 pub(crate) fn remove() {
     let Some(mut patched) = PATCHED.try_lock_for(PATIENCE) else { return };
     patched.is_on = false;
@@ -77,8 +77,8 @@ pub(crate) fn remove() {
     patched.old.clear();
 }
 
-/// Runs `work`, in which the phantom takes its slots, without our hooks in front of the functions that it has. The hooks of
-/// host allocations stay, so none is missed. `None` where another thread has the slots for too long.
+/// Runs `work`, which lets the phantom take its slots, without our hooks on the functions that it replaces. The hooks of
+/// host allocations stay, so no allocation is missed. `None` when another thread keeps the slots locked for too long.
 pub fn with_phantom_slots_free<R>(work: impl FnOnce() -> R) -> Option<R> {
     let mut patched = PATCHED.try_lock_for(PATIENCE)?;
     at_rest(|| {
@@ -211,7 +211,7 @@ fn is_phantom(object: &Object) -> bool {
 }
 
 /// Finds the function that a hook replaces: the phantom's, where slots lead to it, or else what the
-/// loader finds by its name. A phantom may have come since the last recording.
+/// loader finds by its name. A phantom may have been loaded since the last recording.
 fn settle_original<'a>(
     hook: &Hook,
     replacement: usize,

@@ -46,7 +46,7 @@ pub(crate) fn attach() {
     GET_GRADIENT.store(function, Ordering::Release);
 }
 
-/// Notes what happened to the allocation of a tensor.
+/// Records what happened to the allocation of a tensor.
 ///
 /// # Safety
 /// `tensor` points to an `at::Tensor` that no other thread changes now.
@@ -106,7 +106,7 @@ pub(super) use {unpack as unpack_entry, unpack_intrusive as unpack_intrusive_ent
 hidden_result::entry!(unpack_entry => unpack);
 hidden_result::entry!(unpack_intrusive_entry => unpack_intrusive);
 
-/// Calls the function that `hook` replaces, and notes the tensor that it returns.
+/// Calls the function that `hook` replaces, and records the tensor that it returns.
 ///
 /// # Safety
 /// The arguments are those of that function.

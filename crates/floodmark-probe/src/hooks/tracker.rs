@@ -1,9 +1,9 @@
 //! The caching allocator's own events: requested sizes, streams, pools, segments.
 //!
-//! The allocator has a virtual function that takes a callback for all its events. The native
-//! allocator's functions are not exported, but the pluggable allocator's are, with their table: the place
-//! of the function in that table is its place in the native one too. Found this way at run time, it needs
-//! no header and follows the versions (slot 28 in torch 2.4, 44 in 2.11, 50 in 2.15).
+//! The allocator has a virtual function that takes a callback for all its events. The native allocator's
+//! functions are not exported, but the pluggable allocator's are, with their table: the function's index
+//! in that table is its index in the native table too. Found this way at run time, it needs no header and
+//! follows the versions (slot 28 in torch 2.4, 44 in 2.11, 50 in 2.15).
 //!
 //! A callback cannot be removed, so it is attached once and checks each time whether events are recorded.
 
@@ -113,13 +113,13 @@ pub(crate) struct Announced {
 thread_local! {
     static ANNOUNCED: Cell<Announced> =
         const { Cell::new(Announced { addr: 0, requested: 0, stream: 0, pool: [0; 2] }) };
-    /// The block that was freed, until every stream is done with it.
+    /// The freed block, until every stream has finished using it.
     static FREEING: Cell<usize> = const { Cell::new(0) };
-    /// What the driver had left when a request failed.
+    /// The driver's free bytes when a request failed.
     static DEVICE_FREE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Adds what was announced of this block to the record of it.
+/// Adds the announced facts to the record of this block.
 pub(crate) fn complete(recording: &Recording, local: &mut Local, record: &mut Record) {
     let announced = ANNOUNCED.get();
     if announced.addr as u64 == record.addr {
@@ -128,7 +128,7 @@ pub(crate) fn complete(recording: &Recording, local: &mut Local, record: &mut Re
     }
 }
 
-/// What the driver had free at the failed allocation that is being reported; 0 when unknown.
+/// The driver's free bytes at the failed allocation that is being reported; 0 when unknown.
 pub(crate) fn take_device_free() -> u64 {
     DEVICE_FREE.take()
 }
@@ -164,7 +164,7 @@ unsafe extern "C-unwind" fn invoke(_: *const [usize; 2], entry: *const TraceEntr
         4 => EventKind::SegmentFree,
         5 => EventKind::SegmentMap,
         6 => EventKind::SegmentUnmap,
-        // Running out of memory is reported right after this; what the driver has left, only here.
+        // The failed allocation is reported right after this; the driver's free bytes only here.
         8 => {
             DEVICE_FREE.set(entry.addr as u64);
             return;

@@ -35,7 +35,7 @@ pub(crate) struct Chunk {
     start: *mut u8,
     /// Its line of the ledger.
     line: *mut u8,
-    /// Its file and the ledger, mapped as long as it is there.
+    /// Its file and the ledger, mapped as long as the chunk exists.
     _mappings: [Arc<Mapping>; 2],
     /// Its thread does not write any more.
     pub(crate) sealed: AtomicBool,
@@ -78,7 +78,7 @@ impl Chunk {
     pub(crate) fn slots(&self, from: usize, to: usize) -> &[u8] {
         let to = to.min(SLOTS_PER_CHUNK);
         let from = from.min(to);
-        // SAFETY: committed slots are never written again while anyone reads them.
+        // SAFETY: committed slots are never written again while they are read.
         unsafe {
             let start = self.start.add(CHUNK_HEADER_BYTES + from * SLOT_BYTES);
             std::slice::from_raw_parts(start, (to - from) * SLOT_BYTES)
@@ -90,7 +90,7 @@ impl Chunk {
     pub(crate) fn write(&self, slot: usize, words: &[u64], payload: &[u8]) {
         let at = CHUNK_HEADER_BYTES + slot * SLOT_BYTES;
         debug_assert!(at + words.len() * 8 + payload.len() <= CHUNK_BYTES);
-        // SAFETY: the caller has checked that the slots are there; no other thread reads them yet. Numbers of
+        // SAFETY: the caller has checked that the slots exist; no other thread reads them yet. Numbers of
         // this processor are little-endian (asserted below).
         unsafe {
             let to = self.start.add(at);
@@ -112,7 +112,7 @@ impl Chunk {
         self.counter().store(word, Ordering::Release);
     }
 
-    /// So many of its records are in the file.
+    /// Sets the number of its records that are in the file.
     pub(crate) fn set_flushed(&self, records: u32) {
         self.field(LedgerLine::FLUSHED_OFFSET).store(records, Ordering::Release);
     }
@@ -167,16 +167,16 @@ pub(crate) struct Chunks {
     recycled: Condvar,
     /// How many are sealed and not in the file yet.
     sealed: AtomicUsize,
-    /// Taken since the writer last looked.
+    /// Chunks taken since the writer's last check.
     fresh: Mutex<Vec<Arc<Chunk>>>,
-    /// How many were taken since the writer last looked.
+    /// How many were taken since the writer's last check.
     demand: AtomicUsize,
     mapped: AtomicUsize,
     /// How many threads have one.
     owned: AtomicUsize,
     /// How many may have their pages in memory.
     most_mapped: usize,
-    /// How many threads may have one of their own; the others share one.
+    /// How many threads may have their own chunk; the others share one.
     most_owned: usize,
     most_sealed: usize,
 }
@@ -218,7 +218,7 @@ impl Chunks {
             most_owned: most_mapped / 2,
             most_sealed: MOST_SEALED,
         };
-        // Now, so that a failure is reported at the start.
+        // Created now, so that a failure is reported at the start.
         match chunks.make(1) {
             Ok(()) => Ok(chunks),
             Err(error) => {
@@ -249,7 +249,7 @@ impl Chunks {
         folder.as_ref().map(|folder| folder.join(self.file_name(number)))
     }
 
-    /// Creates files until `wanted` chunks are ready.
+    /// Creates files until `target` chunks are ready.
     fn make(&self, wanted: usize) -> io::Result<()> {
         let mut files = self.files.lock();
         // Another thread may have created them while this one waited for the lock.
@@ -343,7 +343,7 @@ impl Chunks {
         self.sealed.load(Ordering::Relaxed) >= most_sealed && self.ready.lock().is_empty()
     }
 
-    /// Waits until a chunk is ready, but not for long.
+    /// Waits a short time for a chunk.
     pub(crate) fn wait(&self, longest: Duration) {
         let mut ready = self.ready.lock();
         if ready.is_empty() {
@@ -374,7 +374,7 @@ impl Chunks {
         let mut ready = self.ready.lock();
         if owned + sealed.min(self.most_mapped / 4) + ready.len() >= self.most_mapped {
             chunk.page_out();
-            // The last one is used first.
+            // The most recent one is used first.
             ready.insert(0, chunk);
         } else {
             ready.push(chunk);

@@ -1,7 +1,7 @@
 //! The records of all threads in the order of their times, read in place.
 //!
-//! Each chunk is in order by itself. A heap has the next record of each; while one thread runs alone, its records
-//! follow each other without a look at the others.
+//! Each chunk is sorted. A heap has the next record of each; while only one thread runs, its records are read
+//! without checking the others.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -115,14 +115,14 @@ impl Merge {
         Self { seed, cursors: Vec::new(), heap: BinaryHeap::new() }
     }
 
-    /// Takes chunks that threads write from now on, and looks how much all of them hold.
+    /// Adds the chunks that threads have started, and reads the counters of all chunks.
     pub(crate) fn read_commits(&mut self, fresh: Vec<Arc<Chunk>>) -> Result<(), Broken> {
         self.cursors.extend(fresh.into_iter().map(Cursor::new));
         self.cursors.iter_mut().try_for_each(Cursor::read_commits)
     }
 
     /// Calls `fold` with the records before `frontier`, in order. Returns how many were damaged, and whether
-    /// `fold` had enough before the frontier was reached.
+    /// `fold` stopped before the frontier.
     pub(crate) fn fold(
         &mut self,
         frontier: u64,
@@ -153,7 +153,7 @@ impl Merge {
             let cursor = &mut self.cursors[at];
             while let Some(next) = cursor.next {
                 let time = next.record.time_nanos;
-                // Another thread may have a record of the time at which there was enough.
+                // Another thread may have a record with the time at which `fold` stopped.
                 let is_later = enough_at.is_some_and(|enough| time > enough);
                 if is_later || time > others || time >= frontier {
                     self.heap.push(Reverse((time, at)));

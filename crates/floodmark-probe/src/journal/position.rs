@@ -50,7 +50,7 @@ impl Position {
         payload: &[u8],
     ) {
         let Some(chunk) = &self.chunk else { return };
-        // The clock is read last: once a thread has its time, it is sure to write the record.
+        // The clock is read last: a thread that has its time always writes the record.
         let now = journal.nanos().max(self.last_nanos + 1);
         (record.thread, record.time_nanos) = (thread, now);
         let ordinal = self.first_ordinal.wrapping_add(self.records);

@@ -2,8 +2,8 @@
 //!
 //! Frames: fixed per minor version up to 3.12; from 3.13 on the interpreter publishes the offsets itself
 //! at the start of `_PyRuntime`. Code objects and strings: measured at start-up on objects whose
-//! contents are known. Nothing is believed before [`prove`](super::prove) has compared it with what
-//! Python reports for the same frames.
+//! contents are known. No offset is used before [`prove`](super::prove) has compared the result with
+//! what Python reports for the same frames.
 
 /// Offsets into a thread state and a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl FrameLayout {
 }
 
 /// `_Py_DebugOffsets`: a cookie, a version, a flag, then groups of 64-bit offsets. Groups grow with
-/// versions, so the two we need are found by what they begin with: a thread state has `prev`, `next` and
+/// versions, so the two we need are found by their first words: a thread state has `prev`, `next` and
 /// `interp` in its first three words, a frame has `previous` in its second and the code in its first.
 fn published(minor: u32, runtime: usize) -> Option<FrameLayout> {
     // SAFETY: `_PyRuntime` begins with at least 64 such words in 3.13 and later; the cookie is checked
@@ -159,7 +159,7 @@ impl CodeLayout {
     }
 }
 
-/// How a `str` keeps its characters.
+/// How a `str` stores its characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StrLayout {
     kind_shift: u32,
@@ -174,7 +174,7 @@ const STR_LIMIT: usize = 96;
 /// Strings of every kind, for [`StrLayout::measure`].
 #[derive(Debug, Clone, Copy)]
 pub struct StrFacts {
-    /// Plain ASCII: [`StrFacts::ASCII`].
+    /// ASCII only: [`StrFacts::ASCII`].
     pub ascii: usize,
     /// One byte a character: [`StrFacts::LATIN`].
     pub latin: usize,
@@ -224,7 +224,7 @@ impl StrLayout {
     /// Whether a str has these contents.
     ///
     /// # Safety
-    /// As for [`Self::read`].
+    /// The same as for [`Self::read`].
     pub(crate) unsafe fn is(&self, addr: usize, text: &str) -> bool {
         // SAFETY: the caller's promise.
         unsafe {

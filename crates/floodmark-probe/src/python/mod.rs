@@ -20,9 +20,9 @@ use layout::{CodeLayout, FrameLayout, OWNED_BY_C, StrLayout};
 
 use floodmark_slots::find_symbol;
 
-/// A deeper stack keeps its innermost frames.
+/// The deepest stack; of a deeper one the innermost frames are kept.
 pub const DEEPEST: usize = 2048;
-/// How often a stack was deeper.
+/// The number of deeper stacks.
 static CUT_STACKS: AtomicU64 = AtomicU64::new(0);
 
 /// How often this process has left out the outer frames of a stack that is deeper than [`DEEPEST`].
@@ -119,7 +119,7 @@ pub struct Evidence {
     /// 12 for Python 3.12.
     pub minor_version: u32,
     /// The frames, innermost first: the address of the code object, `f_lasti`, `f_lineno`. The innermost
-    /// one moves on while it collects this: its `f_lasti` is −1 and its line 0, for not known.
+    /// frame runs while it collects this: its `f_lasti` is −1 and its line 0, for unknown.
     pub frames: Vec<(usize, i64, u32)>,
     /// Some code objects, nested ones, from different lines.
     pub codes: Vec<CodeFacts>,
@@ -137,10 +137,10 @@ pub enum ProofError {
     /// No layout is known.
     #[error("the layout of frames in Python 3.{0} is not known")]
     UnknownVersion(u32),
-    /// Code objects look different.
+    /// Code objects have an unknown layout.
     #[error("code objects are not laid out as expected")]
     CodeLayout,
-    /// Strings look different.
+    /// Strings have an unknown layout.
     #[error("strings are not laid out as expected")]
     StrLayout,
     /// The frames that were read differ from those that Python reports.
@@ -255,7 +255,7 @@ fn note_depth(frame: usize) {
 }
 
 /// Gets frames from Python's own functions, under the GIL, instead of reading memory. For interpreters that [`prove`] does
-/// not know. Returns whether it can be done.
+/// not support. Returns false where that is not possible.
 pub fn use_slow_way() -> bool {
     slow::turn_on()
 }
@@ -310,7 +310,7 @@ pub(crate) struct CodeContents {
 }
 
 impl CodeContents {
-    /// What its parts take in memory.
+    /// The memory of its parts.
     pub(crate) fn held_bytes(&self) -> usize {
         self.file.len() + self.name.len() + self.line_table.len()
     }
@@ -419,13 +419,14 @@ pub(crate) unsafe fn class_of(object: usize) -> (usize, String) {
     }
 }
 
-/// Asks the interpreter to call `function` on the main thread, with the GIL, at the next chance.
+/// Schedules a pending call of `function` on the main thread, with the GIL.
 pub(crate) fn call_soon(function: unsafe extern "C" fn(usize) -> i32) -> bool {
     // SAFETY: documented to need neither a thread state nor the GIL.
     api().is_some_and(|api| unsafe { (api.add_pending_call)(function, 0) } == 0)
 }
 
-/// Takes the GIL for `work`, on a thread that Python has seen; nothing is done on any other. It may be held already.
+/// Takes the GIL for `work` on a thread with a Python state; does nothing on another thread. The
+/// GIL may be held already.
 pub(crate) fn with_gil(work: impl FnOnce()) {
     // SAFETY: needs no GIL; the state is that of this thread.
     if api().is_some_and(|api| unsafe { (api.this_thread_state)() } != 0) {
@@ -433,7 +434,7 @@ pub(crate) fn with_gil(work: impl FnOnce()) {
     }
 }
 
-/// Takes the GIL for `work`, also on a thread that Python has not seen. While the interpreter shuts down this may not
+/// Takes the GIL for `work`, also on a thread without a Python state. While the interpreter shuts down this may not
 /// return: see [`crate::gil::thread`].
 pub(crate) fn with_gil_on_any_thread(work: impl FnOnce()) {
     let Some(api) = api() else { return };

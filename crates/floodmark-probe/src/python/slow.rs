@@ -63,7 +63,7 @@ pub(super) fn is_on() -> bool {
     IS_ON.load(Ordering::Acquire)
 }
 
-/// The frames of this thread, innermost first; nothing where the GIL may not be waited for.
+/// The frames of this thread, innermost first; empty where waiting for the GIL is not allowed.
 pub(super) fn walk(may_wait: bool, frames: &mut Vec<RawFrame>) {
     let Some(api) = api() else { return };
     // SAFETY: the GIL is held from `take_gil` to `give_gil`; every new reference is released.

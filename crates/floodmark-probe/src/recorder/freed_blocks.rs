@@ -9,7 +9,8 @@ use floodmark_trace::Device;
 use hashbrown::HashSet;
 use parking_lot::{Mutex, MutexGuard};
 
-/// The blocks that were freed while lists are open. A recorder that replaces another one takes it over.
+/// The blocks that were freed while lists are open. A recorder that replaces another one takes over
+/// this table.
 #[derive(Debug, Default)]
 pub(crate) struct FreedBlocks {
     /// The number of open lists.

@@ -22,7 +22,8 @@ pub(super) const SHARED_THREAD: u32 = u32::MAX;
 pub(crate) struct Local {
     recording: u64,
     pub(super) number: u32,
-    /// Threads without a state of their own share this one. What differs from thread to thread is not kept in it.
+    /// Threads without a state of their own share this one. It has nothing that differs between
+    /// threads.
     pub(crate) is_shared: bool,
     journal: Position,
     frames: Vec<RawFrame>,
@@ -37,7 +38,7 @@ pub(crate) struct Local {
     op_calls: u32,
     /// The call of its latest block.
     op_call_of_block: u32,
-    /// The device of this thread's latest block that is not on the host.
+    /// The device of this thread's latest block outside host memory.
     pub(crate) last_device: Option<Device>,
     /// Blocks that this thread has passed to cuBLAS.
     pub(crate) workspaces: Vec<u64>,
@@ -54,7 +55,7 @@ pub(crate) struct RunningOp {
 }
 
 impl Local {
-    /// Forgets what belongs to an earlier thread or recording.
+    /// Clears the state of an earlier thread or recording.
     #[inline]
     pub(super) fn join(
         &mut self,
@@ -101,7 +102,7 @@ impl Local {
         };
     }
 
-    /// This thread allocated a block: its address is no workspace any more.
+    /// This thread allocated a block: its address is no longer a workspace.
     pub(crate) fn note_block(&mut self, device: Device, addr: u64) {
         if !device.is_cpu() && !self.is_shared {
             self.last_device = Some(device);
@@ -109,7 +110,7 @@ impl Local {
         }
     }
 
-    /// An operator is called: the number of the call.
+    /// Starts an operator call. Returns its number.
     pub(crate) fn begin_op_call(&mut self) -> u32 {
         self.op_calls = self.op_calls.wrapping_add(1);
         self.op_calls
@@ -128,7 +129,7 @@ impl Local {
 
     /// Writes a record with what this thread adds to every record.
     pub(crate) fn write(&mut self, recording: &Recording, mut record: Record, payload: &[u8]) {
-        // Empty in the state that threads share: its phase and operator would be another thread's.
+        // Empty in shared state, where the phase and operator may be another thread's.
         let phase = self.phases.last().copied().unwrap_or_default();
         let op = self.ops.last().map(|op| op.name).unwrap_or_default();
         (record.phase, record.op) = (phase.number, op.number);

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 pub(crate) struct TextNumber {
     /// 0 for none.
     pub(crate) number: u16,
-    /// There was a text, and no number or memory left for it.
+    /// The text exists, but no number or memory was left for it.
     pub(crate) is_left_out: bool,
 }
 

@@ -7,7 +7,7 @@ use super::local::Local;
 use super::name_table::TextNumber;
 use super::recording::Recording;
 
-/// What a name takes in the table and in the writer's, beside its characters.
+/// The memory of a name in this table and the writer's, without its characters.
 const NAME_BYTES: usize = 224;
 
 /// The number of a label, which is defined when it is new. 0 when the memory limit is reached.
@@ -59,7 +59,7 @@ pub(crate) fn text_id(
     TextNumber { number, is_left_out: false }
 }
 
-/// The number of a stream or pool, by its handle; each thread remembers those it has met.
+/// The number of a stream or pool, by its handle; each thread remembers the ones it has used.
 pub(crate) fn handle_id(
     recording: &Recording,
     local: &mut Local,
@@ -72,7 +72,7 @@ pub(crate) fn handle_id(
         return id;
     }
     let id = text_id(recording, local, kind, &text());
-    // A program that creates streams without end must not fill memory.
+    // A program may create any number of streams, so memory is limited.
     if local.handles.len() >= MOST_HANDLES {
         local.handles.clear();
     }

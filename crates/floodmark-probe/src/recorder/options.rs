@@ -20,7 +20,8 @@ pub enum Source {
 /// Which events a window records, and where they are written.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The file; without one the events stay in memory, and are written to `spill` when they exceed their share.
+    /// The file; without a file the events stay in memory, and are written to `spill` when they
+    /// exceed their share.
     pub path: Option<PathBuf>,
     /// A free name for a file of events that do not fit in memory.
     pub spill: PathBuf,

@@ -25,8 +25,8 @@ pub(crate) struct Recording {
     pub(crate) wanted: Wanted,
     pub(crate) next_thread: AtomicU32,
     pub(crate) budget: Arc<Budget>,
-    /// The stacks of some autograd nodes were not remembered: the memory limit is reached, or torch has more
-    /// threads than there is room for.
+    /// The stacks of some autograd nodes were not stored: the memory limit is reached, or torch has too many
+    /// threads.
     pub(crate) forgets_nodes: AtomicBool,
     pub(crate) tree: Mutex<CallTree>,
     pub(crate) names: Mutex<Names>,
@@ -40,7 +40,7 @@ pub(crate) struct Recording {
     failure: Mutex<Option<(String, u64)>>,
 }
 
-/// The windows that are open, as the program sees them. The writer takes what is new once a round.
+/// The open windows, as the program sees them. The writer takes new ones once a round.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
     pub(crate) open: Vec<Arc<WindowState>>,
@@ -51,7 +51,7 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// What each window wants, and what is followed for the next one.
+    /// The events that each window records, and the devices that are followed for the next one.
     pub(crate) fn wanted(&self) -> Vec<Window> {
         self.open.iter().map(|state| state.window).chain(self.kept).collect()
     }
@@ -93,18 +93,18 @@ impl Recording {
         self.journal.nanos()
     }
 
-    /// Whether some window has Python stacks.
+    /// Whether some window records Python stacks.
     #[inline]
     pub(crate) fn has_stacks(&self) -> bool {
         self.wanted.stacks.load(Ordering::Relaxed)
     }
 
-    /// Whether some window wants what happens on a device.
+    /// Whether some window records events of a device.
     pub(crate) fn wants(&self, device: Device) -> bool {
         self.wanted.has(device)
     }
 
-    /// Whether what torch reports of a device is to be recorded.
+    /// Whether torch's reports of a device are recorded.
     #[inline]
     pub(crate) fn wants_torch(&self, device: Device) -> bool {
         self.wanted.torch.load(Ordering::Relaxed)
@@ -112,12 +112,12 @@ impl Recording {
             && (device.is_cpu() || !IS_CUDA_LENT.load(Ordering::Relaxed))
     }
 
-    /// Whether blocks of fake tensors are to be recorded.
+    /// Whether blocks of fake tensors are recorded.
     pub(crate) fn wants_fake(&self, device: Device) -> bool {
         self.wanted.fake.load(Ordering::Relaxed) && self.wanted.has(device)
     }
 
-    /// Whose blocks are recorded.
+    /// The sources of blocks that are recorded.
     pub(crate) fn sources(&self) -> Sources {
         Sources {
             torch: self.wanted.torch.load(Ordering::Relaxed),
@@ -125,7 +125,7 @@ impl Recording {
         }
     }
 
-    /// Whether some window is on tensors of a device that torch does not have.
+    /// Whether some window records tensors of a device type that torch does not have.
     pub(crate) fn is_without_device(&self) -> bool {
         self.wanted.fake.load(Ordering::Relaxed)
             && self.windows.lock().open.iter().any(|state| state.is_without_device)
@@ -172,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn a_device_without_a_bit_is_not_wanted() {
+    fn a_device_without_a_bit_is_not_recorded() {
         let recording = recording(MAX_MEMORY);
         recording.wanted.set(&[window(true, u64::MAX, false)]);
         assert!(!recording.wants(Device::cuda(64)) && !recording.wants(Device::cuda(-1)));
     }
 
     #[test]
-    fn blocks_of_torch_and_of_fake_tensors_are_wanted_apart() {
+    fn blocks_of_torch_and_of_fake_tensors_are_recorded_separately() {
         let recording = recording(MAX_MEMORY);
         let both = || (recording.wants_torch(Device::CPU), recording.wants_fake(Device::CPU));
         recording.wanted.set(&[window(true, 0, false)]);

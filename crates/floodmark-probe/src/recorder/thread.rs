@@ -1,7 +1,7 @@
 //! The states of the program's threads.
 //!
 //! A thread's state is created once, never freed, and passed to another thread when its own has ended, so
-//! no pointer to it can dangle. The next thread continues in the same chunk of the journal: each record has
+//! no pointer to it dangles. The next thread continues in the same chunk of the journal: each record has
 //! the number of its thread. `busy` is true while its thread is inside a hook; stopping waits for that.
 //!
 //! The memory limit bounds how many threads have a state, and how many of them a chunk. Threads beyond that share
@@ -20,7 +20,7 @@ use crate::switches::ENABLED;
 
 /// How many states of ended threads keep their chunk for the next thread.
 const MOST_IDLE: usize = 64;
-/// A thread as others see it.
+/// The part of a thread's state that other threads read.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Thread {
@@ -38,15 +38,15 @@ unsafe impl Sync for Thread {}
 #[derive(Debug, Default)]
 struct Threads {
     all: Mutex<Vec<&'static Thread>>,
-    /// Those whose thread has ended.
+    /// The states of ended threads.
     free: Mutex<Vec<&'static Thread>>,
-    /// For threads whose own state is gone already: what they still free while they end.
+    /// For threads whose own state was dropped: they still free blocks while they end.
     ending: Mutex<Option<&'static Thread>>,
     /// For threads that the memory limit leaves no state for. A hook that is called inside a hook finds it busy.
     shared: ReentrantMutex<OnceCell<&'static Thread>>,
 }
 
-/// How many threads may have a state of their own.
+/// The number of threads that may have their own state.
 static MOST_STATES: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Replaced in a forked child, where a thread of the parent may hold the old locks forever.
@@ -151,7 +151,7 @@ pub(crate) fn wait_until_idle() -> bool {
     true
 }
 
-/// A time before which no thread will write another record.
+/// A time before which no thread writes another record.
 ///
 /// A thread marks itself busy before it reads the clock. So a thread that is not busy now gets a later time than
 /// `now`, and one that is busy gets a later time than its last one.

@@ -1,4 +1,4 @@
-//! A thread's way into the journal: its own chunk, or the one that threads share.
+//! A thread's access to the journal: its own chunk, or the one that threads share.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -76,8 +76,8 @@ impl ThreadJournal<'_> {
     }
 
     /// Gives the writer time when it is far behind: the journal must not grow without end. Not for long, since
-    /// another thread may be inside a hook and block the writer. While no window is open no thread waits:
-    /// the hooks rest.
+    /// another thread may be inside a hook and block the writer. While no window is open no thread waits: the
+    /// hooks write no events.
     fn wait_for_writer(&mut self) {
         if !self.recording.journal.chunks.is_full() {
             return;

@@ -1,10 +1,10 @@
-//! What hooks record.
+//! The events that hooks record.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use floodmark_trace::{Device, Window};
 
-/// What hooks record: all that any window wants.
+/// What hooks record: the union of all windows.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     cpu: AtomicBool,
@@ -16,7 +16,7 @@ pub(crate) struct Wanted {
     pub(super) fake: AtomicBool,
 }
 
-/// Whose blocks are recorded: some windows may have those of fake tensors.
+/// The sources of recorded blocks: some windows may record fake tensors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sources {
     pub(crate) torch: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Sources {
 }
 
 impl Wanted {
-    /// Sets what is wanted to all that these windows want.
+    /// Records what any of these windows records.
     pub(crate) fn set(&self, windows: &[Window]) {
         let any = |wants: fn(&Window) -> bool| windows.iter().any(wants);
         self.stacks.store(any(|window| window.stacks), Ordering::Relaxed);

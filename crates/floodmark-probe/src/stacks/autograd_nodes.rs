@@ -1,4 +1,4 @@
-//! Which forward stack a backward allocation belongs to.
+//! The forward stack that a backward allocation belongs to.
 //!
 //! Every node of the autograd graph gets a number from a counter of the thread that creates it. A hook replaces
 //! the function of that counter and stores the call stack under the number. When backward
@@ -46,7 +46,7 @@ fn sequence_offset() -> Option<usize> {
     find_symbol(intrusive).map(|_| SEQUENCE_INTRUSIVE)
 }
 
-/// Looks up torch's functions. Returns whether all are there.
+/// Looks up torch's functions. Returns whether all were found.
 pub(crate) fn attach() -> bool {
     let offset = sequence_offset();
     // The function needs the layout.
@@ -75,7 +75,7 @@ pub(crate) struct RingPages {
 const NODES_PER_PAGE: usize = 4096 / size_of::<AtomicU64>();
 
 impl RingPages {
-    /// Takes memory for the page of a node that is about to be remembered.
+    /// Takes memory for the page of a node before it is stored.
     pub(crate) fn make_room(&mut self, sequence: u64, budget: &Budget) -> bool {
         let page = place(sequence).0 / NODES_PER_PAGE;
         if self.last == Some(page) {
@@ -159,7 +159,7 @@ fn recall(thread: usize, sequence: u64) -> Option<Node> {
     Some(Node { id: (value as u32) >> 8, flags: value as u8 })
 }
 
-/// Forgets all stacks: their numbers belong to a recording that has ended.
+/// Clears all stacks: their numbers belong to a recording that has ended.
 pub(crate) fn forget_all() {
     for ring in &RINGS {
         let ring = ring.load(Ordering::Acquire);
@@ -183,7 +183,7 @@ struct ReturnedPointer {
     tail: [std::mem::MaybeUninit<usize>; 4],
 }
 
-/// What the autograd engine runs on a thread.
+/// The node that the autograd engine runs on a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BackwardState {
     /// No backward pass runs on this thread.
@@ -194,7 +194,7 @@ pub(crate) enum BackwardState {
     Unknown,
 }
 
-/// What the autograd engine runs on this thread.
+/// The node that the autograd engine runs on this thread.
 pub(crate) fn backward_state() -> BackwardState {
     let function = GET_CURRENT_NODE.load(Ordering::Acquire);
     if function == 0 {

@@ -1,11 +1,11 @@
 //! The call tree: every stack becomes one number.
 //!
-//! Most stacks share their outer frames with the stack before, so a thread compares from the outermost
-//! frame inward with what it saw last, and looks up only what differs.
+//! Most stacks share their outer frames with the stack before, so a thread compares its frames with
+//! the last stack, from the outermost inward, and looks up only those that differ.
 //!
 //! A code object is known by its address only once it is pinned: we hold a reference, so the address
 //! cannot belong to another object. Until then its contents are read and compared each time. The same
-//! holds for modules, whose death is reported to us once they have a name.
+//! holds for modules, whose destruction is reported once they have a name.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -100,13 +100,13 @@ pub(crate) struct CallTree {
     lacks_modules: bool,
 }
 
-/// What entries take in their tables, with the tables' unused room and the writer's copy.
+/// The memory of entries in their tables, with the tables' unused room and the writer's copy.
 const CODE_BYTES: usize = 448;
 const ADDRESS_BYTES: usize = 80;
 const NODE_BYTES: usize = 112;
 const MODULE_BYTES: usize = 480;
-/// What a code object takes beside its names and, for each byte of its line table, its instructions and constants. It
-/// counts as the recorder's: the program may have dropped it.
+/// The memory of a code object without its names and, for each byte of its line table, its instructions and
+/// constants. It counts as the recorder's memory: the program may have dropped the object.
 const PINNED_BYTES: usize = 640;
 const PINNED_PER_LINE_BYTE: usize = 6;
 /// `autograd` keeps 24 bits of a node's number.
@@ -228,7 +228,8 @@ impl CallTree {
 
     /// Gives modules their qualified names below `root`: address, name and class of each.
     ///
-    /// The GIL is held and all of them are alive. The caller reports their death to [`Self::forget_module`].
+    /// The GIL is held and all of them are alive. The caller reports their destruction to
+    /// [`Self::forget_module`].
     pub(crate) fn name_modules(
         &mut self,
         root: usize,
@@ -265,7 +266,7 @@ impl CallTree {
         }
     }
 
-    /// A module is about to die: its address means nothing any more.
+    /// Removes a module that is about to be destroyed: its address may be reused.
     pub(crate) fn forget_module(&mut self, addr: usize) {
         self.modules.remove(&addr);
         EPOCH.fetch_add(1, Ordering::Release);
@@ -336,7 +337,7 @@ impl CallTree {
         seen
     }
 
-    /// Brings `seen` (outermost first) up to date with `frames` (innermost first).
+    /// Updates `seen` (outermost first) to `frames` (innermost first).
     pub(crate) fn extend(
         &mut self,
         frames: &[RawFrame],
@@ -393,7 +394,7 @@ impl CallTree {
                 if known.role.role == Role::ModuleCall && frame.first_local != 0 {
                     let root = *root.get_or_insert(frame.first_local);
                     let module = self.modules.get_mut(&frame.first_local);
-                    // An outermost module has a name whatever was found before: its class.
+                    // An outermost module always has a name: its class.
                     let is_outermost = root == frame.first_local;
                     let may_get_name = module.as_ref().is_none_or(|module| {
                         !module.has_name && (is_outermost || !module.is_requested)

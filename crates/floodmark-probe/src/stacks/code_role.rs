@@ -14,7 +14,7 @@ pub(crate) enum Role {
     ModuleCall,
     /// The wrapper around every `Optimizer.step`.
     Optimizer,
-    /// The call into the autograd engine: what is inside it runs in backward.
+    /// The call into the autograd engine: the code inside it runs in backward.
     Engine,
     /// A function of the recorder: not part of the program.
     Recorder,

@@ -24,7 +24,7 @@ impl Node {
         self.flags & FRAME_LEFT_OUT != 0
     }
 
-    /// This node in the place of a frame below it that was left out.
+    /// This node, used for a frame below it that was left out.
     pub(crate) fn without_frame(self) -> Self {
         Self { id: self.id, flags: self.flags | FRAME_LEFT_OUT }
     }

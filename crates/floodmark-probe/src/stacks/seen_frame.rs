@@ -16,7 +16,7 @@ pub(crate) struct SeenFrame {
     /// The attributes to compare, where the code object is not pinned.
     pub(crate) unpinned: Option<Arc<CodeContents>>,
     pub(crate) enters_engine: bool,
-    /// How many of the frames outside, this one included, are outside the engine; 0 when none is.
+    /// The number of frames outside the engine, from the outermost to this one; 0 for none.
     pub(crate) inside_engine_from: usize,
 }
 
@@ -54,7 +54,7 @@ impl SeenFrame {
     }
 }
 
-/// Puts a frame below those that are there.
+/// Adds an inner frame.
 pub(crate) fn push_below(seen: &mut Vec<SeenFrame>, mut next: SeenFrame) {
     let engine = seen.last().map_or(0, |outer| outer.inside_engine_from);
     next.inside_engine_from = if next.enters_engine { seen.len() + 1 } else { engine };

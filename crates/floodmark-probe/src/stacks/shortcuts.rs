@@ -75,7 +75,7 @@ impl Shortcuts {
         ))
     }
 
-    /// Remembers where a frame below `parent` led to.
+    /// Stores the node of a frame below `parent`.
     pub(crate) fn remember(&mut self, epoch: u32, parent: Node, seen: &SeenFrame, budget: &Budget) {
         // A frame of the recorder has its parent's node, which is rare.
         if !seen.is_stable() || seen.node == parent {
@@ -106,7 +106,7 @@ impl Shortcuts {
     }
 }
 
-/// Brings `seen` up to date with `frames` as far as the thread has been there before.
+/// Updates `seen` to `frames`, as far as the thread has stored them.
 pub(crate) fn follow(
     shortcuts: &Shortcuts,
     epoch: u32,
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(found(&shortcuts, 5, PARENT, &frame(8, 0)), None);
         let seen = SeenFrame::stable(frame(8, 70), NODE, false, true);
         shortcuts.remember(5, PARENT, &seen, &Budget::new(64 << 20));
-        // Of a function that calls no module, the first local means nothing.
+        // Ignores the first local of a function that calls no module.
         let again = shortcuts.find(5, PARENT, &frame(8, 71)).expect("it is remembered");
         assert_eq!((again.node, again.enters_engine, again.is_stable()), (NODE, true, true));
         assert_eq!(found(&shortcuts, 6, PARENT, &frame(8, 70)), None, "another epoch");

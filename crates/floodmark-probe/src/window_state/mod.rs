@@ -54,7 +54,7 @@ pub(crate) struct WindowState {
     pub(crate) peaks: Peaks,
     /// Its last time, [`u64::MAX`] while it is open.
     pub(crate) end_nanos: AtomicU64,
-    /// Its live blocks are followed after its end, for the next window.
+    /// Its live blocks are tracked after its end, for the next window.
     pub(crate) is_kept: std::sync::atomic::AtomicBool,
     /// A reader waits for events up to this time.
     pub(crate) requested_nanos: AtomicU64,
@@ -76,7 +76,7 @@ struct Progress {
 pub(crate) struct Opening {
     pub(crate) state: Arc<WindowState>,
     pub(crate) destination: Destination,
-    /// What was followed while no window was open is followed by this one.
+    /// This window takes over the devices that were tracked while no window was open.
     pub(crate) replaces_kept: bool,
 }
 
@@ -160,7 +160,7 @@ impl WindowState {
         Box::new(trace)
     }
 
-    /// All is written. What has no name on disk any more is freed after that.
+    /// All events are written. Files without a name on disk are freed after that.
     pub(crate) fn set_written(&self, written: Written) {
         self.progress.lock().written = Some(written);
         self.changed.notify_all();
@@ -183,7 +183,7 @@ impl WindowState {
         true
     }
 
-    /// What was written, when all is; `None` when that takes too long.
+    /// The result, once all events are written; `None` when that takes too long.
     pub(crate) fn wait_until_written(&self, patience: Duration) -> Option<Written> {
         let until = Instant::now() + patience;
         let mut progress = self.progress.lock();
@@ -228,19 +228,19 @@ impl Memory {
         self.batches.push(batch);
     }
 
-    /// Whether it has more than may stay in memory.
+    /// Whether it exceeds its share of memory.
     pub(crate) fn is_full(&self, most_bytes: usize) -> bool {
-        // What was read of the events is a copy.
+        // Readers get copies of the events.
         let copies = if self.is_read { 2 } else { 1 };
         self.bytes * copies > most_bytes
     }
 
-    /// Where the events are that did not fit in memory.
+    /// The file of events that did not fit in memory.
     pub(crate) fn spill_path(&self) -> &Path {
         &self.spill
     }
 
-    /// Writes all to a file, which has it from then on.
+    /// Moves all events to a file.
     pub(crate) fn spill(&mut self, header: &Header) -> io::Result<TraceWriter<OwnFile>> {
         let file = OwnFile::create_new(&self.spill)?;
         let file = self.write(file, header)?;
@@ -249,7 +249,7 @@ impl Memory {
         Ok(file)
     }
 
-    /// Writes all that there is.
+    /// Writes all events.
     pub(crate) fn write<W: io::Write>(
         &self,
         out: W,

@@ -46,14 +46,14 @@ pub struct OpenWindow {
     pid: u32,
 }
 
-/// What a window has that was not read yet.
+/// The events of a window that were not read yet.
 #[derive(Debug)]
 pub struct WindowNews {
     /// Its events since then.
     pub batches: Vec<Batch>,
     /// Its header, as it is now.
     pub header: Header,
-    /// How it ended; none while it is open.
+    /// How it ended; `None` while it is open.
     pub ending: Option<Ending>,
 }
 
@@ -64,7 +64,7 @@ impl WindowNews {
     }
 }
 
-/// What the recorder has already for a new window.
+/// What the running recorder already provides for a new window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct RecorderStatus {
@@ -109,7 +109,7 @@ pub fn open(options: Options) -> Result<(OpenWindow, RecorderStatus), StartError
         let (state, found) = join(running, options)?;
         return Ok((OpenWindow { state, pid }, found));
     }
-    // Live blocks are not known: its writer starts at once.
+    // Live blocks are unknown: its writer starts at once.
     let ((begun, _), state) = begin_with(options, None)?;
     enable(&begun);
     *entry = Some(begun);
@@ -214,7 +214,7 @@ impl Prepared {
             Files::None => Destination::Memory,
             Files::Planned(planned) => Destination::Planned(planned),
             Files::Created(output) => {
-                // The file has the header of before it began.
+                // The file has the header from before the start.
                 state.header.lock().1 = true;
                 Destination::File(state.take_files(*output))
             }
@@ -309,7 +309,7 @@ fn add(running: &RunningRecorder, prepared: Prepared) -> Arc<WindowState> {
 }
 
 impl OpenWindow {
-    /// Closes the window. The recorder stays for the next one, as long as it can follow what is live. The GIL must be
+    /// Closes the window. The recorder stays for the next one, as long as it can track live blocks. The GIL must be
     /// held.
     pub fn close(&self) {
         if self.pid != std::process::id() {
@@ -398,8 +398,8 @@ impl OpenWindow {
         write_in_window(Record::named(EventKind::PhaseEnd, 0), self.state.window.number);
     }
 
-    /// The totals of the steps that ended, from `first` on, as far as they are known: the writer is one round
-    /// behind. With a wait, it is woken, and has so long to catch up.
+    /// The totals of ended steps from `first` on, as far as the writer has them: it is one round behind. With
+    /// a wait, the writer is woken and gets that time to catch up.
     pub fn ended_steps(&self, first: u32, wait_millis: u64) -> Vec<StepTotals> {
         let ended = self.state.steps.load(Ordering::Relaxed);
         if wait_millis > 0 && ended > first && self.state.failure().is_none() {
@@ -409,7 +409,8 @@ impl OpenWindow {
         self.state.ended_steps.from(first)
     }
 
-    /// The peak of allocated bytes on each device, as far as the writer gets within `wait_millis`.
+    /// The peak of allocated bytes on each device, up to where the writer gets within
+    /// `wait_millis`.
     pub fn peaks(&self, wait_millis: u64) -> Vec<(Device, Bytes)> {
         // Once nothing is recorded any more, there is nothing to wait for.
         let has_ended = self.state.failure().is_some() || self.state.is_written();
@@ -418,7 +419,7 @@ impl OpenWindow {
         self.state.peaks.after_next_round(Duration::from_millis(wait_millis))
     }
 
-    /// Waits until all that happened before this call can be read.
+    /// Waits until all events before this call can be read.
     pub fn catch_up(&self) {
         self.catch_up_within(LONGEST_FINISH);
     }
@@ -454,7 +455,7 @@ impl OpenWindow {
         self.state.path.clone().or_else(spilled)
     }
 
-    /// What a window whose events are in memory has more than `read` batches; `None` where a file has the events.
+    /// The batches after the first `read` of a window in memory; `None` when a file has the events.
     pub fn news(&self, read: usize) -> Option<WindowNews> {
         if self.state.path.is_some() {
             return None;

@@ -40,7 +40,7 @@ pub(crate) struct RunningRecorder {
 unsafe impl Send for RunningRecorder {}
 
 static RUNNING: Mutex<Option<RunningRecorder>> = Mutex::new(None);
-/// Longer than another thread takes to start a recorder, or to fail.
+/// Longer than another thread needs to start a recorder, or to fail.
 const LONGEST_START: Duration = Duration::from_secs(2);
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 static FORK_HANDLER: std::sync::Once = std::sync::Once::new();
@@ -191,16 +191,15 @@ pub(crate) fn end_recorder(running: RunningRecorder) -> bool {
 }
 
 /// Puts a new recorder in the place of one that no window is open on. Hooks stay where they are, and no event is
-/// missed: each is recorded by the one or the other. Returns what the old one's writer left behind, where it ended
-/// without a panic, and where no thread was still inside a hook: what such a thread records is in neither. The GIL must
-/// be held.
+/// missed: each is recorded by the one or the other. Returns the result of the old writer, if it did not panic and no
+/// thread was still inside a hook: neither recorder has the events of such a thread. The GIL must be held.
 pub(crate) fn replace(old: RunningRecorder, new: &RunningRecorder) -> Option<Ended> {
     let folders = old.recording().tree.lock().library().to_vec();
     new.recording().tree.lock().set_library(folders);
     CURRENT.store(new.recording, Ordering::SeqCst);
     // Each thread enters the new one from now on.
     let is_idle = wait_until_idle();
-    // What they noted on leaving are times of the old one.
+    // Their published times belong to the old recorder.
     begin_recording();
     let failure = old.recording().failure();
     let (ended, recording) = old.end();

@@ -1,6 +1,6 @@
 //! All definitions of a recorder: call stacks, functions, modules, labels and texts.
 //!
-//! Their memory was taken from the budget where they were created ([`crate::budget`]).
+//! Their memory was counted in the budget when they were created ([`crate::budget`]).
 //!
 //! A window that opens later gets the definitions that its events refer to, and no others: a model that ran before
 //! it does not belong to it.

@@ -1,4 +1,4 @@
-//! Live blocks that an idle recorder hands over to the one that replaces it.
+//! Live blocks that an idle recorder passes to the one that replaces it.
 //!
 //! A window with a file needs a journal that starts with it, and so a new recorder. Live blocks are known to
 //! the old recorder, so memory is not searched.
@@ -15,7 +15,7 @@ use crate::writer::definitions::DefinitionTable;
 /// The blocks that are live when a recorder starts, in the order of [`floodmark_trace::Assembler::initial_records`].
 #[derive(Debug)]
 pub(crate) struct LiveBlocks {
-    /// The devices that were followed.
+    /// The devices that were tracked.
     pub(crate) window: Window,
     pub(crate) records: Vec<Record>,
 }

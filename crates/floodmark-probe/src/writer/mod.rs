@@ -41,10 +41,10 @@ struct Writer<'a> {
     recording: &'a Recording,
     merge: Merge,
     sinks: Sinks<'a>,
-    /// No record before this time will come.
+    /// No later record has an earlier time.
     frontier_nanos: u64,
     last_flush: Instant,
-    /// Since when no window is open.
+    /// The time since which no window is open.
     unused_since: Option<Instant>,
     /// The hooks were removed, because no window was open.
     are_hooks_off: bool,
@@ -100,7 +100,7 @@ fn remove_hooks_if_unused(recording: &Recording) -> bool {
 impl Writer<'_> {
     fn run_round(&mut self) {
         patch::follow_new_libraries();
-        gil_thread::start_if_wanted();
+        gil_thread::start_if_requested();
         self.frontier_nanos = frontier_nanos(self.recording, self.frontier_nanos);
         self.sinks.take_new();
         self.frontier_nanos = self.sinks.frontier_past_closed(self.frontier_nanos);
@@ -110,7 +110,7 @@ impl Writer<'_> {
         }
         self.check_live_blocks();
         self.sinks.create_files();
-        // While no window is open there is nothing to write, and chunks are used again at once.
+        // While no window is open nothing is written, and chunks are used again at once.
         if self.last_flush.elapsed() >= LONGEST_WAIT || !self.sinks.has_open() {
             self.flush();
         }
@@ -139,7 +139,8 @@ impl Writer<'_> {
     fn read_commits(&mut self) {
         let is_broken =
             self.merge.read_commits(self.recording.journal.chunks.take_fresh()).is_err();
-        // A ledger that was truncated counts nothing any more: that is the reason, not what followed from it.
+        // A truncated ledger has no counts: truncation is the reason to report, not its
+        // consequences.
         if bus_error::was_truncated() {
             self.recording.fail("the journal was truncated by another program".to_owned());
         } else if is_broken {

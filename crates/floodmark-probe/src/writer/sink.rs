@@ -175,7 +175,7 @@ impl Sink {
         self.assembler.peaks().map(|(device, _)| device)
     }
 
-    /// Writes what waits. An error ends this window, and is noted in it.
+    /// Writes the waiting rows. An error ends this window, and is stored in it.
     pub(crate) fn flush(
         &mut self,
         recording: &Recording,
@@ -194,7 +194,7 @@ impl Sink {
         flushed
     }
 
-    /// Stops where the window has as many events as it may have. Those that fit in memory are no more than that.
+    /// Stops at the window's limit of events. Those that fit in memory never exceed it.
     fn note_full(&mut self, recording: &Recording) {
         let is_on_disk = matches!(self.output, Output::File(_));
         if let Some(most) = self.state.options.max_events
@@ -234,7 +234,7 @@ impl Sink {
         match &mut self.output {
             Output::Planned(_) => {}
             Output::File(file) => {
-                // Before anything is taken: what is not written stays where it is.
+                // Fails before any row is taken: unwritten rows stay in place.
                 file.get_ref().names()?;
                 self.is_torn = true;
                 let header = {
@@ -378,7 +378,7 @@ impl Sink {
     }
 }
 
-/// What waits, with the definitions that it needs.
+/// The waiting rows, with the definitions that they need.
 fn take_batch(
     assembler: &mut Assembler,
     referred: &mut Option<WrittenDefinitions>,

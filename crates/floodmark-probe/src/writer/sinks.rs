@@ -35,7 +35,7 @@ pub(crate) struct Sinks<'a> {
 }
 
 impl<'a> Sinks<'a> {
-    /// `live` is what was live when the recorder began, where that is known.
+    /// `live` has the blocks that were live when the recorder began, if known.
     pub(crate) fn new(
         recording: &'a Recording,
         rows_per_flush: usize,
@@ -187,14 +187,15 @@ impl<'a> Sinks<'a> {
         self.open.iter().chain(&self.kept).map(Sink::live_bytes).sum()
     }
 
-    /// Writes what waits in all windows. Returns whether the journal's own window has it.
+    /// Writes the waiting rows of all windows. Returns whether the journal's own window was
+    /// written.
     pub(crate) fn flush(&mut self) -> bool {
         let mut is_owner_whole = true;
         for at in 0..self.open.len() {
             let failed = self.open[at].flush(self.recording, &self.known).err();
             let is_owner = self.is_owner(&self.open[at].state);
             is_owner_whole &= !is_owner || self.open[at].state.failure().is_none();
-            // The journal must stay as it is: it has what the file lacks.
+            // The journal must stay: it has events that the file lacks.
             if let Some(error) = failed
                 && (is_owner || self.open.len() == 1)
             {
@@ -209,7 +210,7 @@ impl<'a> Sinks<'a> {
         for sink in &mut self.open {
             let asked = sink.state.requested_nanos.load(Ordering::Acquire);
             if asked != 0 && asked < frontier_nanos {
-                // A failure is noted in the window.
+                // A failure is stored in the window.
                 let _ = sink.flush(self.recording, &self.known);
                 sink.state.requested_nanos.store(0, Ordering::Release);
                 sink.state.set_readable(frontier_nanos);
@@ -224,7 +225,8 @@ impl<'a> Sinks<'a> {
         }
     }
 
-    /// Ends all windows. Returns what followed live blocks for the next one, and all that was defined.
+    /// Ends all windows. Returns the sink that tracks live blocks for the next one, and all
+    /// definitions.
     pub(crate) fn finish(mut self) -> (Option<Sink>, DefinitionTable) {
         self.take_new();
         self.pass(u64::MAX - 1);
@@ -284,7 +286,7 @@ mod tests {
         trace.allocations.iter().map(|one| (one.rounded.0, one.before_recording)).collect()
     }
 
-    /// Two windows overlap: each has what happened in it, and what was live when it began.
+    /// Two windows overlap: each has its own events, and the blocks that were live when it began.
     #[test]
     fn each_window_has_the_events_between_its_start_and_its_end() {
         let recording = recording(MAX_MEMORY);

@@ -24,7 +24,7 @@ impl Default for TouchedSources {
 }
 
 impl TouchedSources {
-    /// Adds to a batch the files of the program that its new call stacks are the first to name.
+    /// Adds source files to a batch when its call stacks are the first to name them.
     ///
     /// A file that cannot be read, is no text or is too long is left out; the page shows that its source is missing.
     pub(crate) fn complete(&mut self, known: &DefinitionTable, batch: &mut Batch) {

@@ -25,7 +25,7 @@ fn written(installed: &Installed) -> Vec<(u8, Device, u64, u64)> {
 #[test]
 fn a_report_is_an_allocation_or_a_free() {
     let installed = installed();
-    // SAFETY: the hook replaces nothing here, and looks at no memory.
+    // SAFETY: the hook replaces nothing here, and reads no memory.
     unsafe {
         report(0x40 as *mut c_void, 512, 512, 2048, GPU);
         report(0x40 as *mut c_void, -512, 0, 2048, GPU);
@@ -43,7 +43,7 @@ fn a_device_that_no_window_wants_is_not_recorded() {
     assert_eq!(written(&installed), []);
 }
 
-/// While a profiler is on, the CPU allocator reports what [`cpu_new`] has seen already.
+/// While a profiler is on, the CPU allocator reports blocks that [`cpu_new`] has recorded.
 #[test]
 fn a_block_of_the_host_is_recorded_once() {
     let installed = installed();
@@ -60,7 +60,7 @@ fn a_block_of_the_host_is_recorded_once() {
     assert_eq!(kinds, [EventKind::Alloc as u8, EventKind::Free as u8]);
 }
 
-/// The list of live blocks may have them: it is made while other threads go on.
+/// The list of live blocks may contain them: other threads run while it is made.
 #[test]
 fn blocks_that_are_freed_while_live_ones_are_listed_are_not_initial_blocks() {
     let installed = installed();

@@ -81,7 +81,7 @@ fn the_frontier_stops_at_a_thread_that_is_inside_a_hook() {
             entered.send(local.last_nanos()).unwrap();
             may_leave.recv().unwrap();
         });
-        // Its state lives until the test has asked for it.
+        // Its state lives until the test has read it.
         may_leave.recv().unwrap();
     });
     let last_nanos = is_inside.recv().unwrap();

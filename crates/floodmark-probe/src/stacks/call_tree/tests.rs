@@ -85,7 +85,7 @@ fn frames_of_the_recorder_are_no_part_of_a_stack() {
 fn a_frame_that_cannot_be_read_is_left_out_and_looked_up_again() {
     let (mut tree, mut out) = (tree(64 << 20), Defined::default());
     let main = pin(&mut tree, 0x1000, Role::Plain);
-    // No interpreter is here, so the contents of this one are not known.
+    // Without an interpreter, the contents of this one are unknown.
     let unknown = RawFrame { code: 0x3000, instruction: 0, first_local: 0 };
     let mut seen = stack(&mut tree, &[unknown, main], &mut out);
     let (node, ..) = innermost(&seen);
@@ -105,7 +105,7 @@ fn a_spent_share_leaves_frames_out() {
 }
 
 #[test]
-fn what_runs_inside_the_engine_is_told_from_what_called_it() {
+fn frames_inside_the_engine_are_distinguished_from_its_callers() {
     let (mut tree, mut out) = (tree(64 << 20), Defined::default());
     let main = pin(&mut tree, 0x1000, Role::Plain);
     let engine = pin(&mut tree, 0x2000, Role::Engine);

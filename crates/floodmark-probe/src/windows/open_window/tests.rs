@@ -44,7 +44,7 @@ fn closed(window: &OpenWindow) -> Trace {
     read(window)
 }
 
-/// What the window has until now.
+/// The events of the window so far.
 fn read(window: &OpenWindow) -> Trace {
     let header = window.state.header.lock().0.clone();
     window.state.memory.lock().trace(&header, None)
@@ -233,7 +233,7 @@ fn a_forked_child_records_nothing() {
     let _armed = armed();
     let (window, _) = open(options()).unwrap();
     record_initial(&[block(64)]);
-    // SAFETY: the child asks for flags and ends; it takes no lock and allocates nothing.
+    // SAFETY: the child reads flags and ends; it takes no lock and allocates nothing.
     let status = unsafe {
         let child = libc::fork();
         if child == 0 {
