@@ -1,30 +1,30 @@
 //! A stretch of a recording: what one flush appends to the file.
 //!
-//! Rows refer to each other by id only, so a batch can be encoded, decoded and appended without looking
-//! at what came before. Definitions come with the batch in which they are first used.
+//! Rows refer to each other by id only, so a batch can be encoded, decoded and appended without the
+//! earlier ones. Definitions come with the batch in which they are first used.
 
 use crate::attachment::SourceFile;
 use crate::event::{AllocationId, Bytes, Category, Device, EventKind, Micros, TextKind};
 use crate::journal::{Definition, Record};
 use crate::losses::LeftOut;
 
-/// One event, as the file stores it. Which fields mean something depends on `kind`; the rest are zero,
-/// which costs nothing once compressed. `docs/trace-format.md` has the table.
+/// One event, as the file stores it. `kind` decides which fields are used; the rest are zero, which
+/// compresses to nothing. `docs/trace-format.md` has the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     /// What happened.
     pub kind: EventKind,
     /// Where.
     pub device: Device,
-    /// Who did it.
+    /// The thread.
     pub thread: u16,
-    /// Since the recording began.
+    /// The time since the recording began.
     pub time: Micros,
     /// Of the block or segment.
     pub addr: u64,
     /// Rounded size of a block, size of a segment, size of a failed request, or reserved bytes.
     pub bytes: u64,
-    /// `bytes` less the requested bytes.
+    /// `bytes` minus the requested bytes.
     pub slack: u64,
     /// The call stack; for `Label`, the label; for `Mark` and phases, the text; for `Step`, the number.
     pub stack: u32,
@@ -94,7 +94,7 @@ pub struct CodeRow {
     pub name: String,
 }
 
-/// A module object, or one more name of it.
+/// A module object, or another name of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleRow {
     /// Its id: dense, from 1.
@@ -107,16 +107,16 @@ pub struct ModuleRow {
     pub name: String,
 }
 
-/// What a tensor is called.
+/// The label of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelRow {
     /// Its id: dense, from 1.
     pub id: u32,
-    /// What it is to the program.
+    /// Its category.
     pub category: Category,
     /// Its qualified name.
     pub name: String,
-    /// Its shape, as Python prints it.
+    /// Its shape, in Python's notation.
     pub shape: String,
     /// Its dtype, without the `torch.` in front.
     pub dtype: String,
@@ -133,14 +133,14 @@ pub struct TextRow {
     pub text: String,
 }
 
-/// What torch itself said of a device's totals at the end of a batch.
+/// torch's own totals of a device at the end of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Total {
     /// Where.
     pub device: Device,
     /// Allocated bytes.
     pub allocated: Bytes,
-    /// Reserved bytes; 0 where nothing is reserved.
+    /// Reserved bytes; 0 if nothing is reserved.
     pub reserved: Bytes,
 }
 
@@ -176,7 +176,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Whether there is nothing to write.
+    /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
             && self.stacks.is_empty()
@@ -187,7 +187,7 @@ impl Batch {
             && self.sources.is_empty()
     }
 
-    /// Adds what a record defines; one that defines nothing is left out.
+    /// Adds the definition of a record; other records are ignored.
     pub fn define(&mut self, record: &Record, payload: &[u8]) {
         match Definition::from_record(record, payload) {
             Some(Definition::Code { id, first_line, file, name }) => {

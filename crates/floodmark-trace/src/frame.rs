@@ -1,4 +1,4 @@
-//! Frames: how parts of a file are kept apart and checked.
+//! Frames: the checksummed parts of a file.
 //!
 //! ```text
 //! file  = prelude frame*
@@ -20,7 +20,7 @@ pub const PRELUDE_BYTES: usize = 8;
 pub const FRAME_MAGIC: [u8; 4] = [0xF1, 0x0D, b'F', b'R'];
 /// Bytes before a frame's payload.
 pub const FRAME_HEADER_BYTES: usize = 16;
-/// A frame with a longer payload is taken for damage.
+/// A frame with a longer payload counts as damaged.
 pub const MAX_PAYLOAD_BYTES: usize = 1 << 30;
 /// Bytes whose checksum may be computed without success while looking for the next frame of a small file.
 const MIN_WASTED_BYTES: usize = 1 << 26;
@@ -92,7 +92,7 @@ fn checksum(kind: [u8; 2], number: [u8; 2], payload: &[u8]) -> u32 {
 ///
 /// # Panics
 ///
-/// When the payload is longer than 4 GiB, which no flush comes near.
+/// When the payload is longer than 4 GiB; a flush is far shorter.
 pub fn append_frame(out: &mut Vec<u8>, kind: FrameKind, number: u16, payload: &[u8]) {
     let length = u32::try_from(payload.len()).expect("a payload is far below 4 GiB");
     let kind = (kind as u16).to_le_bytes();
@@ -105,10 +105,10 @@ pub fn append_frame(out: &mut Vec<u8>, kind: FrameKind, number: u16, payload: &[
     out.extend_from_slice(payload);
 }
 
-/// A frame that was read and found whole.
+/// A complete frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it holds; `None` when a newer build wrote it.
+    /// Its kind; `None` when a newer build wrote it.
     pub kind: Option<FrameKind>,
     /// Its number.
     pub number: u16,
@@ -116,12 +116,12 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// What stands at a place in the file.
+/// One part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// A whole frame.
     Frame(Frame<'a>),
-    /// Bytes that are no frame: damage, or the end of a file that was cut or is being written.
+    /// Bytes that are not a frame: damage, or the end of a file that was cut or is being written.
     Damaged {
         /// Where they begin.
         offset: u64,
@@ -143,8 +143,8 @@ pub(crate) fn is_cut(bytes: &[u8]) -> bool {
 
 /// The pieces of a file, after its prelude, in order.
 ///
-/// A file made of nothing but beginnings of frames would have its checksum taken once per beginning:
-/// the work is bounded by a few times the length of the file, and what is beyond it counts as damaged.
+/// A file of frame beginnings alone would have its checksum computed once per beginning. So the work
+/// is bounded by a few times the length of the file, and the rest counts as damaged.
 pub fn pieces(file: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     pieces_from(file, PRELUDE_BYTES.min(file.len()))
 }
@@ -180,7 +180,7 @@ fn find_magic(bytes: &[u8]) -> Option<usize> {
     bytes.windows(FRAME_MAGIC.len()).position(|window| window == FRAME_MAGIC)
 }
 
-/// The payload of what looks like a frame, not checked yet.
+/// The payload of a possible frame, not checked yet.
 fn payload_at(file: &[u8], at: usize) -> Option<&[u8]> {
     let header = file.get(at..at + FRAME_HEADER_BYTES)?;
     let length = u32::from_le_bytes(header[4..8].try_into().ok()?) as usize;

@@ -1,12 +1,12 @@
 //! What to do about an error, shown below it.
 
-/// An error that knows a way out.
+/// An error with advice.
 pub trait Hint {
-    /// One sentence that says what to do; `None` where nothing helps.
+    /// One sentence of advice; `None` where there is none.
     fn hint(&self) -> Option<&'static str>;
 }
 
-/// The system's own text says what is wrong.
+/// The system's own text is enough.
 impl Hint for std::io::Error {
     fn hint(&self) -> Option<&'static str> {
         None

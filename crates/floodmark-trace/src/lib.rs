@@ -5,10 +5,10 @@
 //! - [`journal`]: records of fixed size that a traced thread writes into a shared mapping. The kernel owns the pages, so the
 //!   records survive the process.
 //! - [`Batch`]: records in order, with allocations in place of addresses. The [`Assembler`] folds records into batches: in the
-//!   traced process, and in a reader that finds records in the journal which the program did not live to write.
+//!   traced process, and in a reader that finds unwritten records in the journal of a program that died.
 //! - [`frame`]: checksummed frames around Arrow messages, appended to the `.flood` file.
 //!
-//! [`Trace`] is the recording in memory that all questions are asked of: immutable, with dense ids into columns. A
+//! [`Trace`] is the recording in memory, the input of all analyses: immutable, with dense ids into columns. A
 //! [`TraceBuilder`] makes one from any other source.
 //!
 //! The crate does not depend on `PyTorch`, opens no path and prints nothing: its input is bytes.

@@ -1,14 +1,14 @@
-//! What a file may make a reader do: how much it may decompress to, how deep its stacks and how long its names may be.
+//! Limits of a reader: decompressed bytes, depth of stacks, length of names.
 
 /// The most frames of a call stack. The recorder keeps the innermost 2,048; a deeper stack is cut to this, or to less.
 pub(crate) const MAX_STACK_DEPTH: u16 = 4096;
-/// The most bytes of a name: those of the longest path.
+/// The most bytes of a name: the length of the longest path.
 pub(crate) const MAX_NAME_BYTES: usize = 4096;
 /// The most devices of a trace: the host, and the CUDA devices that torch can number.
 pub(crate) const MAX_DEVICES: usize = 129;
 
-/// A few kilobytes can be made to decompress to more than a machine has. What a reader decompresses is counted, and
-/// reading ends with an error at this limit.
+/// A few kilobytes can decompress to more than the memory of a machine. A reader counts what it decompresses, and
+/// fails at this limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DecompressionLimit {
     /// 256 times the size of the file, or 64 MiB where that is more.
@@ -20,7 +20,7 @@ pub enum DecompressionLimit {
 
 /// Recordings and snapshots of real programs stay below 30.
 const MOST_RATIO: u64 = 256;
-/// What the smallest file may decompress to: 64 MiB.
+/// The limit of the smallest file: 64 MiB.
 const ALWAYS_ALLOWED_BYTES: u64 = 1 << 26;
 
 impl DecompressionLimit {
@@ -39,13 +39,13 @@ impl DecompressionLimit {
     }
 }
 
-/// What is left of a [`DecompressionLimit`] while a file is read.
+/// The rest of a [`DecompressionLimit`] while a file is read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Budget {
     limit: DecompressionLimit,
     file_bytes: u64,
     taken: u64,
-    /// Whether more was needed than there is.
+    /// Whether the limit was exceeded.
     is_exceeded: bool,
 }
 
@@ -54,7 +54,7 @@ impl Budget {
         Self { limit, ..Self::default() }
     }
 
-    /// Says how long the file is by now.
+    /// Sets the current length of the file.
     pub(crate) fn set_file_bytes(&mut self, bytes: u64) {
         self.file_bytes = bytes;
     }
@@ -64,7 +64,7 @@ impl Budget {
         self.file_bytes
     }
 
-    /// Takes bytes that are about to be decompressed; `None` when the limit does not allow them.
+    /// Subtracts bytes before they are decompressed; `None` if they exceed the limit.
     pub(crate) fn take(&mut self, bytes: usize) -> Option<()> {
         let taken = self.taken.saturating_add(bytes as u64);
         if taken > self.limit.for_file(self.file_bytes) {

@@ -1,7 +1,7 @@
 //! What is missing from a recording.
 //!
-//! Carried by every report and shown above its first row: a number must not look complete when it is
-//! not.
+//! Every report contains it and shows it above the first row: an incomplete number must not look
+//! complete.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 use crate::event::Micros;
 use crate::limits::MAX_NAME_BYTES;
 
-/// How much the recorder could not record, since the recording began.
+/// What the recorder could not record, since the recording began, in numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Allocations without a stack, or with a part of it.
@@ -26,7 +26,7 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Adds what is left out to the losses.
+    /// Adds what was left out to the losses.
     pub(crate) fn append_to(self, losses: &mut Vec<Loss>) {
         let found = [
             (self.stacks, Loss::StacksLeftOut(self.stacks)),
@@ -49,9 +49,9 @@ pub enum Loss {
         /// Where the first of them is.
         first_offset: u64,
     },
-    /// Frames that the file should have.
+    /// Frames that are missing from the file.
     MissingFrames(u64),
-    /// The file has no end; what it lacks was taken from its journal.
+    /// The file has no end; the missing events come from its journal.
     Salvaged {
         /// How many records were taken.
         events: u64,
@@ -87,7 +87,7 @@ pub enum Loss {
     ThreadsShareNumber(u64),
     /// Events that refer to an allocation that is not in the file.
     UnknownAllocations(u64),
-    /// Rows whose number or device cannot be true.
+    /// Rows with an impossible number or device.
     RefusedRows(u64),
     /// References to a stack, function, module or name that is not in the file.
     UnknownIds(u64),
@@ -102,7 +102,7 @@ pub enum Loss {
     CutNames(u64),
     /// Something that could not be recorded on this machine or with this torch.
     NotRecorded(String),
-    /// Something that is not in the file, and is derived from what is: nothing is lost.
+    /// A value that is derived, since the file lacks it: nothing is lost.
     Derived(String),
 }
 
@@ -197,7 +197,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// A count with the words that follow it.
+/// A count and its noun.
 pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
@@ -212,7 +212,8 @@ impl Losses {
         self.0.is_empty()
     }
 
-    /// Whether allocations may be missing, and with them a peak. What a salvaged file lacked was in its journal.
+    /// Whether allocations may be missing, and with them a peak. A salvaged file lacks none: its
+    /// journal had the rest.
     pub fn may_hide_a_peak(&self) -> bool {
         self.hiding_a_peak().is_some()
     }
@@ -295,12 +296,12 @@ mod tests {
 
     #[test]
     fn a_single_thing_is_counted_in_the_singular() {
-        let said = |loss: Loss| loss.to_string();
-        assert_eq!(said(Loss::MissingFrames(1)), "1 frame is missing from the file");
-        assert_eq!(said(Loss::MissingFrames(2)), "2 frames are missing from the file");
-        assert!(said(Loss::LostInJournal(1)).starts_with("1 event is missing: "));
-        assert!(said(Loss::StacksLeftOut(1)).starts_with("1 allocation has no stack"));
-        assert!(said(Loss::TotalsDisagree(1)).starts_with("after 1 event our total"));
-        assert!(said(Loss::UnknownAllocations(1)).starts_with("1 event refers to allocations"));
+        let text = |loss: Loss| loss.to_string();
+        assert_eq!(text(Loss::MissingFrames(1)), "1 frame is missing from the file");
+        assert_eq!(text(Loss::MissingFrames(2)), "2 frames are missing from the file");
+        assert!(text(Loss::LostInJournal(1)).starts_with("1 event is missing: "));
+        assert!(text(Loss::StacksLeftOut(1)).starts_with("1 allocation has no stack"));
+        assert!(text(Loss::TotalsDisagree(1)).starts_with("after 1 event our total"));
+        assert!(text(Loss::UnknownAllocations(1)).starts_with("1 event refers to allocations"));
     }
 }

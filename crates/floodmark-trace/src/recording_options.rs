@@ -25,7 +25,7 @@ pub struct RecordingOptions {
     pub follow_fork: bool,
 }
 
-/// A size as a person gives it. Python turns texts into numbers.
+/// A size as the user writes it. Python turns texts into numbers.
 #[derive(JsonSchema)]
 #[schemars(untagged, inline)]
 #[expect(dead_code, reason = "only its schema is used")]

@@ -1,4 +1,4 @@
-//! What an assembler knows of one device: its live blocks, its segments and its totals.
+//! The assembler's state of one device: its live blocks, its segments and its totals.
 
 use std::collections::BTreeMap;
 
@@ -27,9 +27,9 @@ impl Live {
 #[derive(Debug, Default)]
 pub(crate) struct DeviceState {
     pub(crate) live: BTreeMap<u64, Live>,
-    /// What our events add up to.
+    /// The sum of our events.
     pub(crate) allocated: u64,
-    /// torch's total less ours: blocks from before the recording that no event names.
+    /// torch's total minus ours: blocks from before the recording that no event names.
     pub(crate) unseen: Option<u64>,
     pub(crate) reserved: u64,
     /// Segments by address, with their bytes. Parts of an expandable one are entries of their own.
@@ -48,7 +48,7 @@ impl DeviceState {
         (addr - start < live.bytes.max(1)).then_some(live)
     }
 
-    /// Adds a block, and returns the one that was taken to be there until now.
+    /// Adds a block, and returns the earlier block at that address.
     pub(crate) fn insert(&mut self, addr: u64, live: Live) -> Option<Live> {
         let stale = self.live.insert(addr, live);
         self.allocated = self.allocated.saturating_sub(stale.map_or(0, |stale| stale.bytes));
@@ -56,7 +56,7 @@ impl DeviceState {
         stale
     }
 
-    /// A segment came or grew.
+    /// A segment was allocated or grew.
     pub(crate) fn add_segment(&mut self, addr: u64, bytes: u64) {
         self.segments.insert(addr, bytes);
     }
@@ -93,7 +93,7 @@ impl DeviceState {
         self.reserved_peak = self.reserved_peak.max(self.reserved);
     }
 
-    /// The figures of the step that ends; the next one begins where it stands.
+    /// Returns the figures of the step that ends; the next step begins with its final values.
     pub(crate) fn end_step(&mut self, step: u32, device: Device) -> StepTotals {
         let (end, reserved) = (self.total(), self.reserved);
         StepTotals {

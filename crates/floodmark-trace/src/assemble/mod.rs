@@ -1,7 +1,7 @@
 //! From journal records to rows: addresses become allocations, totals are checked.
 //!
-//! The same assembler runs in the traced process and in a reader that salvages a journal, so what was
-//! written and what was rescued cannot differ.
+//! The same assembler runs in the traced process and in a reader that salvages a journal, so written
+//! and salvaged rows are the same.
 
 mod device_state;
 mod selection;
@@ -39,7 +39,7 @@ pub struct Assembler {
     left_out: LeftOut,
     batch: Batch,
     ended_steps: Vec<StepTotals>,
-    /// Labels that say what a tensor is, but not what it is called.
+    /// Labels with a category but no name.
     nameless: BTreeSet<u32>,
 }
 
@@ -49,12 +49,12 @@ impl Assembler {
         Self { origin_nanos, ..Self::default() }
     }
 
-    /// Labels that were defined before, and do not say what a tensor is called.
+    /// Earlier labels without a name.
     pub fn set_nameless(&mut self, labels: BTreeSet<u32>) {
         self.nameless = labels;
     }
 
-    /// Notes whether the label that a record defines says what a tensor is called.
+    /// Records whether a new label has a name.
     pub fn note_label(&mut self, record: &Record, payload: &[u8]) {
         if record.kind != record_kind::LABEL {
             return;
@@ -68,8 +68,8 @@ impl Assembler {
         }
     }
 
-    /// What is live now on the devices that `wants` names, as records of blocks and segments from before a
-    /// recording that begins at `time_nanos`, each block followed by its label.
+    /// The live blocks and segments of the devices in `wants`, as records from before a recording that
+    /// begins at `time_nanos`, each block followed by its label.
     pub fn initial_records(&self, time_nanos: u64, wants: impl Fn(Device) -> bool) -> Vec<Record> {
         let mut records = Vec::new();
         let new = |kind: EventKind, device| {
@@ -102,7 +102,7 @@ impl Assembler {
         self.devices.contains_key(&device)
     }
 
-    /// An assembler that goes on where `trace` ends, as the one that wrote it would have.
+    /// An assembler that continues at the end of `trace`, like the one that wrote it.
     pub(crate) fn resume(trace: &Trace) -> Self {
         let mut assembler = Self {
             next_allocation: u32::try_from(trace.allocations.len()).unwrap_or(u32::MAX),
@@ -177,7 +177,7 @@ impl Assembler {
         self.batch.rows.len()
     }
 
-    /// What was folded since the last call.
+    /// The rows folded since the last call.
     pub fn take_batch(&mut self) -> Batch {
         let mut batch = self.begin_batch();
         batch.totals = self
@@ -194,7 +194,7 @@ impl Assembler {
         batch
     }
 
-    /// The peak of allocated bytes on each device until now.
+    /// The peak of allocated bytes on each device so far.
     pub fn peaks(&self) -> impl Iterator<Item = (Device, Bytes)> {
         self.devices.iter().map(|(&device, state)| (device, Bytes(state.highest)))
     }
@@ -207,7 +207,7 @@ impl Assembler {
         }
     }
 
-    /// The steps that ended since the last call, a row for each device that was seen until then.
+    /// The steps that ended since the last call, with a row for each known device.
     pub fn take_ended_steps(&mut self) -> Vec<StepTotals> {
         std::mem::take(&mut self.ended_steps)
     }
@@ -263,7 +263,7 @@ impl Assembler {
                     self.emit(row);
                 }
             }
-            // Label 0 is one that there was no memory for: it is counted, and there is nothing to say.
+            // Label 0 means that no memory was left for the label: it is only counted.
             EventKind::Label if record.label_number() == 0 => {}
             EventKind::Label => self.label(row),
             EventKind::Saved => self.save(row),
@@ -309,7 +309,7 @@ impl Assembler {
         })
     }
 
-    /// Counts what a record lacks, and returns the flags that the file has.
+    /// Counts what a record lacks, and returns the flags for the file.
     fn count_left_out(&mut self, kind: EventKind, flags: u8) -> u8 {
         let has_no_stack = kind == EventKind::Alloc && flags & FLAG_STACK_LEFT_OUT != 0;
         self.left_out.stacks += u64::from(has_no_stack);
@@ -317,17 +317,18 @@ impl Assembler {
         flags & !(FLAG_STACK_LEFT_OUT | FLAG_NAME_LEFT_OUT | FLAG_FAKE_TENSOR | FLAG_OF_WINDOW)
     }
 
-    /// Every row goes through here, so that `now` is the time of the last row: a reader that goes on
-    /// from the file knows no other.
+    /// Every row goes through here, so that `now` is the time of the last row: a reader that
+    /// continues from the file has no other time.
     fn emit(&mut self, row: Row) {
         self.now = row.time;
         self.batch.rows.push(row);
     }
 
-    /// A segment came or went: reserved bytes change now, not with the next block that is reported.
+    /// A segment was allocated or freed: reserved bytes change now, not with the next reported
+    /// block.
     fn reserve(&mut self, segment: &Row, change: fn(u64, u64) -> u64) {
         let state = self.devices.entry(segment.device).or_default();
-        // After the first report the total is torch's, which has the segments from before in it.
+        // After the first report the total is torch's, which includes earlier segments.
         if segment.kind == EventKind::InitialSegment && state.unseen.is_some() {
             return;
         }
@@ -337,8 +338,8 @@ impl Assembler {
         self.emit(row);
     }
 
-    /// Whether a block from before the recording is one that we do not know: other threads may have freed
-    /// it, or allocated it anew, between the beginning of the recording and the list of such blocks.
+    /// Whether a block from before the recording is unknown: other threads may have freed it, or
+    /// allocated it anew, between the beginning of the recording and the list of such blocks.
     fn is_news(&mut self, row: &Row) -> bool {
         let state = self.devices.entry(row.device).or_default();
         if state.live.contains_key(&row.addr)
@@ -445,8 +446,8 @@ impl Assembler {
     }
 }
 
-/// The devices with a total of torch: it reports one with every allocation and free, and never on the
-/// CPU.
+/// The devices with a total from torch: it reports one with every allocation and free, but never on
+/// the CPU.
 fn devices_with_known_total(trace: &Trace) -> BTreeSet<Device> {
     let mut devices = BTreeSet::new();
     for event in &trace.events {

@@ -18,7 +18,7 @@ pub struct Selection {
     /// `None` takes every record.
     window: Option<Window>,
     next_step: u32,
-    /// Phases that were begun in this window alone, by thread.
+    /// Phases that belong to this window only, by thread.
     phases: BTreeMap<u32, Vec<u16>>,
 }
 
@@ -28,14 +28,14 @@ impl Selection {
         Self { window: Some(window), ..Self::default() }
     }
 
-    /// The records that come after those in `trace`.
+    /// The records after those in `trace`.
     pub(crate) fn resume(trace: &Trace) -> Self {
         let steps = trace.events.iter().filter(|event| matches!(event.subject, Subject::Step(_)));
         let next_step = u32::try_from(steps.count()).unwrap_or(u32::MAX);
         Self { window: trace.header.window, next_step, ..Self::default() }
     }
 
-    /// The record as the window has it; `None` for one that does not belong to it.
+    /// The record as the window stores it; `None` if it does not belong to the window.
     pub fn select(&mut self, record: &Record) -> Option<Record> {
         let Some(window) = self.window else { return Some(*record) };
         if record.time_nanos < window.start_nanos {
@@ -84,7 +84,7 @@ impl Selection {
         Some(record)
     }
 
-    /// Leaves out what the window did not ask for.
+    /// Leaves out what the window does not record.
     fn strip(&self, window: Window, record: &mut Record) {
         if !window.stacks {
             record.stack = 0;

@@ -1,4 +1,4 @@
-//! How high a device stood in one step, known as soon as the step has been folded.
+//! The peaks of a device in one step, known as soon as the step is folded.
 //!
 //! The [`Assembler`](crate::Assembler) adds up every device anyway, so the figures of a step cost it one
 //! comparison an event, and the file is not read again while it grows. They are the same as those
@@ -12,16 +12,16 @@ use crate::event::{Bytes, Device};
 /// One device in one step that ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepTotals {
-    /// The number of the step, as its record has it.
+    /// The number of the step, from its record.
     pub step: u32,
     /// Where.
     pub device: Device,
-    /// The peak of allocated bytes during it, its beginning included.
+    /// The peak of allocated bytes during it, including its beginning.
     pub peak: Bytes,
-    /// What was allocated when it ended.
+    /// The allocated bytes at its end.
     pub end: Bytes,
-    /// The peak of reserved bytes during it; 0 where nothing is.
+    /// The peak of reserved bytes during it; 0 if nothing is reserved.
     pub reserved_peak: Bytes,
-    /// What was reserved when it ended; 0 where nothing is.
+    /// The reserved bytes at its end; 0 if nothing is reserved.
     pub reserved: Bytes,
 }

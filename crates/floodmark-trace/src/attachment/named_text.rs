@@ -1,5 +1,5 @@
-//! A text under a name, as the frames of source files and of answers have it: the length of the name, the name, the
-//! length of the text, the text compressed.
+//! A named text, as in the frames of source files and answers: the length of the name, the name, the length of the
+//! text, the compressed text.
 
 use std::io;
 
@@ -16,7 +16,8 @@ pub(crate) fn encode_named_text(name: &str, text: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The name and the text of a payload; `None` when it is no such payload, or the text is longer than `most_bytes`.
+/// The name and the text of a payload; `None` if the payload is malformed, or the text is longer
+/// than `most_bytes`.
 pub(crate) fn decode_named_text(
     payload: &[u8],
     most_bytes: usize,

@@ -1,14 +1,14 @@
 //! Copies of source files in a trace, and which files are the program's own.
 //!
-//! The recorder stores a file when the first of its lines allocates, so that it is the source that ran. Installed
-//! packages and Python's own library are not stored: they can be installed again.
+//! The recorder stores a file when the first of its lines allocates, so the copy is the source that ran.
+//! Installed packages and Python's own library are not stored: they can be installed again.
 
 use super::named_text::{decode_named_text, encode_named_text};
 use crate::limits::Budget;
 
 /// The longest file that is stored.
 pub const MOST_FILE_BYTES: usize = 1 << 20;
-/// How much all files of a trace may have together.
+/// The most bytes of all files of a trace.
 pub const MOST_SOURCE_BYTES: usize = 16 << 20;
 
 /// A copy of a source file.
@@ -16,7 +16,7 @@ pub const MOST_SOURCE_BYTES: usize = 16 << 20;
 pub struct SourceFile {
     /// Its path, as the frames of call stacks have it.
     pub file: String,
-    /// What is in it.
+    /// Its text.
     pub text: String,
 }
 
@@ -26,7 +26,7 @@ impl SourceFile {
         encode_named_text(&self.file, &self.text)
     }
 
-    /// What a frame holds; `None` when it is no such payload, or too long.
+    /// Reads a frame; `None` if its payload is malformed or too long.
     pub(crate) fn decode(payload: &[u8], budget: &mut Budget) -> Option<Self> {
         let (file, text) = decode_named_text(payload, MOST_FILE_BYTES, budget)?;
         Some(Self { file, text })
@@ -39,7 +39,7 @@ pub fn is_library_file(file: &str) -> bool {
     file.starts_with("<frozen ") || file.ends_with("/bin/floodmark") || library_part(file).is_some()
 }
 
-/// What follows the folder into which packages are installed, or that of Python's own library.
+/// The path below the folder of installed packages, or below Python's own library.
 pub fn library_part(file: &str) -> Option<&str> {
     package_part(file).or_else(|| python_part(file))
 }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn pythons_own_library_is_told_from_packages() {
+    fn pythons_own_library_is_distinguished_from_packages() {
         let files = [
             "/usr/lib/python3.12/copy.py",
             "/usr/lib64/python3.12/concurrent/futures/thread.py",
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_comes_back_as_it_was() {
+    fn a_file_is_read_as_it_was_written() {
         let text = "import torch\n# Grüße\n".repeat(100);
         let source = SourceFile { file: "/home/ada/train.py".to_owned(), text };
         let payload = source.encode().unwrap();

@@ -9,7 +9,7 @@ use crate::limits::Budget;
 /// The longest answer that is read.
 pub(crate) const MOST_ANSWER_BYTES: usize = 16 << 20;
 
-/// An answer as JSON, by the name of the command that gave it.
+/// An answer as JSON, with the name of its command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredAnswer {
     pub(crate) command: String,
@@ -17,7 +17,7 @@ pub(crate) struct StoredAnswer {
 }
 
 impl StoredAnswer {
-    /// What a frame holds; `None` when it is no such payload, or too long.
+    /// Reads a frame; `None` if its payload is malformed or too long.
     pub(crate) fn decode(payload: &[u8], budget: &mut Budget) -> Option<Self> {
         let (command, json) = decode_named_text(payload, MOST_ANSWER_BYTES, budget)?;
         Some(Self { command, json })

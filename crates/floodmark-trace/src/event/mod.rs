@@ -1,4 +1,4 @@
-//! The words of a trace: what can happen, to what, and how it is counted.
+//! The types of a trace: events, their subjects, and units.
 //!
 //! `PyTorch`'s words are used where it has one (`requested`, `segment`, `stream`); the rest are
 //! defined here, once.
@@ -22,7 +22,7 @@ macro_rules! ids {
         pub struct $name(pub $inner);
 
         impl $name {
-            /// The position in the table that this id points into.
+            /// The index in the table of this id.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -39,9 +39,9 @@ ids! {
     CodeId(u32);
     /// One `nn.Module` object. `0` means none.
     ModuleId(u32);
-    /// What a tensor is called. `0` means it has no name.
+    /// The label of a tensor. `0` means none.
     LabelId(u32);
-    /// A name that the program or the user gave: a phase, a mark, an operator. `0` means none.
+    /// A name from the program or the user: a phase, a mark, an operator. `0` means none.
     TextId(u32);
     /// A thread of the traced program, numbered in the order in which threads were first seen.
     ThreadId(u16);
@@ -55,15 +55,15 @@ impl From<HandleId> for TextId {
     }
 }
 
-/// The number of an event, one higher inside, so that `Option` of it takes no more room.
+/// The number of an event, stored plus one, so that `Option` of it needs no more space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventNumber(NonZeroU32);
 
 impl EventNumber {
-    /// The highest there can be.
+    /// The highest number.
     pub const MAX: u32 = u32::MAX - 1;
 
-    /// The event with this number; a larger number than [`Self::MAX`] is that one.
+    /// The event with this number; a larger number becomes [`Self::MAX`].
     pub fn new(number: u32) -> Self {
         Self(NonZeroU32::MIN.saturating_add(number))
     }
@@ -79,7 +79,7 @@ impl EventNumber {
 pub struct Bytes(pub u64);
 
 impl Bytes {
-    /// What is left after taking `other` off, never below zero.
+    /// Subtracts `other`, never below zero.
     #[must_use]
     pub fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -143,8 +143,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A number of bytes inside an event: in two halves, because an event is small only when nothing in its
-/// subject wants to begin at a multiple of eight.
+/// A number of bytes inside an event, in two halves: an event stays small only if no part of its
+/// subject is aligned to eight bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct EventBytes([u32; 2]);
 
@@ -167,7 +167,7 @@ impl From<EventBytes> for Bytes {
 pub struct Micros(pub u64);
 
 impl Micros {
-    /// The same as seconds.
+    /// The same in seconds.
     #[expect(clippy::cast_precision_loss, reason = "2^52 microseconds are 142 years")]
     pub fn as_seconds(self) -> f64 {
         self.0 as f64 / 1e6
@@ -202,12 +202,12 @@ impl Device {
         self.kind == 0
     }
 
-    /// The device of a type and index as torch's Python has them: the CPU, or else a CUDA device.
+    /// The device for a type and index of torch's Python API: the CPU or a CUDA device.
     pub fn of_torch(kind: &str, index: i32) -> Self {
         if kind == "cpu" { Self::CPU } else { Self::cuda(i8::try_from(index).unwrap_or(0)) }
     }
 
-    /// The same device under the one index that we store: the CPU is always −1.
+    /// The same device with its stored index: the CPU is always −1.
     #[inline]
     #[must_use]
     pub fn canonical(self) -> Self {
@@ -289,15 +289,15 @@ macro_rules! numbered {
         pub enum $name { $($(#[$vdoc])* $variant = $number,)* }
 
         impl $name {
-            /// All of them, in the order in which they are shown.
+            /// All of them, in display order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The one with this number on disk.
+            /// The value with this number on disk.
             pub fn from_number(number: u8) -> Option<Self> {
                 match number { $($number => Some(Self::$variant),)* _ => None }
             }
 
-            /// Its name, as reports show it.
+            /// Its name in reports.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
@@ -314,9 +314,9 @@ numbered! {
         Free = 2 => "free",
         /// The program freed a block that was allocated before recording began.
         FreeUnknown = 3 => "free_unknown",
-        /// Every stream is done with a block that was freed earlier.
+        /// The last stream has finished using a block that was freed earlier.
         FreeCompleted = 4 => "free_completed",
-        /// The allocator reserved memory of the driver.
+        /// The allocator reserved memory from the driver.
         SegmentAlloc = 5 => "segment_alloc",
         /// The allocator freed memory to the driver.
         SegmentFree = 6 => "segment_free",
@@ -354,7 +354,7 @@ numbered! {
 }
 
 numbered! {
-    /// What a tensor is to the program.
+    /// The category of a tensor.
     Category {
         /// A weight that the optimizer or a module owns.
         Parameter = 1 => "parameter",
@@ -362,7 +362,7 @@ numbered! {
         Buffer = 2 => "buffer",
         /// `parameter.grad`.
         Gradient = 3 => "gradient",
-        /// What an optimizer remembers from step to step.
+        /// The optimizer's own tensors, kept from step to step.
         OptimizerState = 4 => "optimizer state",
         /// Allocated in forward, retained for backward.
         Activation = 5 => "activation",
@@ -370,13 +370,13 @@ numbered! {
         Input = 6 => "input",
         /// Allocated and freed within one phase.
         Temporary = 7 => "temporary",
-        /// Scratch memory that a library holds.
+        /// Scratch memory of a library.
         Workspace = 8 => "workspace",
-        /// What collectives read or write: buffers of FSDP, buckets of DDP.
+        /// Memory that collectives read or write: buffers of FSDP, buckets of DDP.
         Communication = 10 => "communication",
         /// Keys and values of attention, kept from token to token.
         KvCache = 11 => "KV cache",
-        /// None of these, as far as the recording shows.
+        /// The recording does not show the category.
         Unknown = 9 => "unknown",
     }
 }
@@ -391,7 +391,7 @@ impl JsonSchema for Category {
         json_schema!({
             "type": "string",
             "enum": names,
-            "description": "What a tensor is to the program.",
+            "description": "The category of a tensor.",
         })
     }
 }
@@ -412,7 +412,8 @@ numbered! {
     }
 }
 
-/// What a stack runs through, kept with each node of the call tree so that no walk is needed.
+/// Flags about the frames of a stack, stored with each node of the call tree so that no walk is
+/// needed.
 pub mod stack_flags {
     /// A module's `forward` is somewhere on it.
     pub const MODULE: u8 = 1;

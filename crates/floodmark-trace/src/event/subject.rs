@@ -17,11 +17,11 @@ pub enum Subject {
         /// Whether [`Subject::FreeCompleted`] comes later.
         deferred: bool,
     },
-    /// The last stream is done with a block.
+    /// The last stream has finished using a block.
     FreeCompleted(AllocationId),
     /// A block from before the recording was freed; 0 bytes when its size is unknown.
     FreeUnknown(EventBytes),
-    /// The allocator reserved memory of the driver.
+    /// The allocator reserved memory from the driver.
     SegmentAlloc(u32),
     /// The allocator freed memory to the driver.
     SegmentFree(u32),
@@ -74,7 +74,7 @@ pub enum AllocatedChange {
 /// An event that changes reserved bytes: each has an index into [`crate::Trace::segments`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SegmentChange {
-    /// The allocator reserved memory of the driver.
+    /// The allocator reserved memory from the driver.
     Alloc(u32),
     /// The allocator freed memory to the driver.
     Free(u32),
@@ -104,7 +104,7 @@ pub enum ProgramEvent {
 }
 
 impl Subject {
-    /// How the event changes allocated bytes; `None` where it does not.
+    /// The change of allocated bytes; `None` for other events.
     #[inline]
     pub fn allocated_change(self) -> Option<AllocatedChange> {
         match self {
@@ -131,7 +131,7 @@ impl Subject {
         }
     }
 
-    /// How the event changes segments; `None` where it does not.
+    /// The change of segments; `None` for other events.
     #[inline]
     pub fn segment_change(self) -> Option<SegmentChange> {
         match self {
@@ -158,7 +158,7 @@ impl Subject {
         }
     }
 
-    /// What the program did; `None` for an event of memory.
+    /// The event of the program; `None` for an event of memory.
     #[inline]
     pub fn program_event(self) -> Option<ProgramEvent> {
         match self {

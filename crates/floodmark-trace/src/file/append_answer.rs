@@ -12,10 +12,10 @@ use super::read::{ReadError, check_beginning};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The file is no trace.
+    /// The file is not a trace.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The answer is longer than a reader takes.
+    /// The answer is longer than the reader's limit.
     #[error("the answer has {bytes} bytes, more than {MOST_ANSWER_BYTES}")]
     TooLong {
         /// How long it is.
@@ -35,7 +35,8 @@ impl Hint for StoreError {
     }
 }
 
-/// Appends an answer to the bytes of a finished trace. It is the one that [`crate::Trace::answer`] gives from then on.
+/// Appends an answer to the bytes of a finished trace. [`crate::Trace::answer`] then returns this
+/// one.
 pub fn append_answer(file: &mut Vec<u8>, command: &str, json: &str) -> Result<(), StoreError> {
     check_beginning(file)?;
     if json.len() > MOST_ANSWER_BYTES {

@@ -1,8 +1,8 @@
-//! A file that still grows: every byte of it is decoded once, however often somebody looks.
+//! A file that still grows: each byte is decoded once, however often the file is read.
 //!
-//! What is not whole yet, a frame without its end, is left for the next time. A [`Trace`] is immutable and
-//! may be in use while the file goes on, so each look gets a copy ([`GrowingReader::trace`]); to copy it costs far less
-//! than to read it again. Those who share the reader look at the trace in place ([`GrowingReader::complete`]).
+//! An incomplete frame at the end is left for the next read. A [`Trace`] is immutable and may be in use while the file
+//! grows, so each read returns a copy ([`GrowingReader::trace`]); copying costs far less than reading again. Callers
+//! that share the reader use the trace in place ([`GrowingReader::complete`]).
 
 use super::read::{ReadError, Reader, check_beginning};
 use crate::frame::{self, FRAME_HEADER_BYTES, PRELUDE_BYTES, Piece};
@@ -17,11 +17,11 @@ pub struct GrowingReader {
     left: Option<Left>,
 }
 
-/// The end of the file, where it is not a whole frame.
+/// The incomplete frame at the end of the file.
 #[derive(Debug, Clone, Copy)]
 struct Left {
     bytes: u64,
-    /// Whether it can be the beginning of one.
+    /// Whether it can be the beginning of a frame.
     is_cut: bool,
 }
 
@@ -32,17 +32,17 @@ impl Default for GrowingReader {
 }
 
 impl GrowingReader {
-    /// A reader of a file that may decompress to so much.
+    /// A reader with this limit on decompressed bytes.
     pub fn new(limit: DecompressionLimit) -> Self {
         Self { reader: Reader::new(limit), taken: 0, left: None }
     }
 
-    /// How much of the file need not be given again: what is given next begins there.
+    /// The bytes already read: the next input begins there.
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Takes in the file from [`Self::taken`] to its present end.
+    /// Reads the file from [`Self::taken`] to its current end.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), ReadError> {
         let mut at = 0;
         if self.taken == 0 {
@@ -73,7 +73,7 @@ impl GrowingReader {
         Ok(())
     }
 
-    /// The trace as it is now, with what is in the journal.
+    /// The current trace, with the records of the journal.
     pub fn trace(&self, journal: &[&[u8]]) -> Result<Trace, ReadError> {
         let mut reader = self.reader.to_finish();
         match self.left {
@@ -84,14 +84,14 @@ impl GrowingReader {
         reader.finish(journal)
     }
 
-    /// Makes the trace true to the frames that are whole, and lends it. The journal is not looked at: for one whose
-    /// file has all that it needs. Only what is new is gone over.
+    /// Updates the trace with all complete frames, and borrows it. The journal is not read. Only new rows are
+    /// processed.
     pub fn complete(&mut self) -> Result<&Trace, ReadError> {
         let left = self.left.filter(|left| !left.is_cut).map(|left| (self.taken, left.bytes));
         self.reader.complete(left)
     }
 
-    /// The trace as it was completed last.
+    /// The last completed trace.
     pub fn completed(&self) -> &Trace {
         self.reader.completed()
     }

@@ -1,12 +1,12 @@
-//! What a file is that is no recording, told by its first bytes.
+//! The kind of a file that is not a recording, from its first bytes.
 
 use std::fmt;
 
-/// A file that somebody may take for a recording.
+/// The kind of a file that is not a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OtherFile {
-    /// What `torch.save` writes.
+    /// A file of `torch.save`.
     Checkpoint,
     /// A pickle.
     Pickle,
@@ -55,7 +55,7 @@ impl OtherFile {
     }
 }
 
-/// The text that a beginning is; its last character may be cut.
+/// The first bytes as text; the last character may be cut.
 fn valid_text(beginning: &[u8]) -> Option<&str> {
     match std::str::from_utf8(beginning) {
         Ok(text) => Some(text),
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_told_by_its_first_bytes() {
+    fn a_file_is_recognized_by_its_first_bytes() {
         let kinds: [(&[u8], &str); 8] = [
             (b"PK\x03\x04\x00\x00", "a checkpoint (zip)"),
             (b"\x80\x04\x95", "a pickle of something else"),

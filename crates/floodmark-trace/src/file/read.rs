@@ -1,4 +1,4 @@
-//! From bytes to a [`Trace`]: checks everything, keeps what is good, says what is missing.
+//! From bytes to a [`Trace`]: checks everything, keeps the valid parts, counts what is missing.
 
 use super::other_file::OtherFile;
 use crate::assemble::{Assembler, Selection};
@@ -25,10 +25,10 @@ pub enum ReadError {
         /// What it seems to be.
         found: OtherFile,
     },
-    /// The file has no byte.
+    /// The file is empty.
     #[error("the file is empty")]
     Empty,
-    /// The file has the beginning of a trace, and not even a whole header.
+    /// The file begins as a trace but ends inside the header.
     #[error("the file ends within its header, after {}", counted(*bytes, "byte", "bytes"))]
     EndsInHeader {
         /// How long it is.
@@ -52,10 +52,10 @@ pub enum ReadError {
         /// Its version.
         found: char,
     },
-    /// Nothing of it is left.
+    /// No part of it is readable.
     #[error("the trace has no readable header: {damaged_bytes} bytes are damaged")]
     NoHeader {
-        /// How much of the file is not readable.
+        /// How many bytes are not readable.
         damaged_bytes: u64,
     },
 }
@@ -80,14 +80,14 @@ impl Hint for ReadError {
     }
 }
 
-/// Reads a file, and the files of its journal where there are any: segments and the state.
+/// Reads a file and, if present, the files of its journal: chunks and the state.
 ///
 /// Whether the program still holds the journal's lock is not in the bytes: see [`Trace::note_running`].
 pub fn read_trace(file: &[u8], journal: &[&[u8]]) -> Result<Trace, ReadError> {
     read_trace_within(DecompressionLimit::default(), file, journal)
 }
 
-/// The same with a limit that was chosen.
+/// The same with another limit.
 pub fn read_trace_within(
     limit: DecompressionLimit,
     file: &[u8],
@@ -113,7 +113,7 @@ pub fn read_trace_within(
     reader.finish(journal)
 }
 
-/// Checks that a file begins as a trace does; eight bytes of it are enough.
+/// Checks that a file begins like a trace; eight bytes are enough.
 pub fn check_beginning(file: &[u8]) -> Result<(), ReadError> {
     if file.is_empty() {
         return Err(ReadError::Empty);
@@ -140,13 +140,13 @@ pub(crate) struct Reader {
     decoders: [TableDecoder; TABLES.len()],
     /// How much more may be decompressed.
     budget: Budget,
-    /// What came since the last checkpoint.
+    /// The rows since the last checkpoint.
     batch: Batch,
     next_number: u16,
     missing_frames: u64,
     damaged_bytes: u64,
     first_damage: u64,
-    /// A flush with a lost part is not trusted.
+    /// A flush with a lost part is not used.
     is_flush_broken: bool,
     /// The file ends inside a frame: it is still being written, or the program died.
     pub(crate) is_cut: bool,
@@ -169,13 +169,13 @@ impl Reader {
         }
     }
 
-    /// Says how long the file is by now.
+    /// Sets the current length of the file.
     pub(crate) fn set_file_bytes(&mut self, bytes: u64) {
         self.budget.set_file_bytes(bytes);
         self.trace.holes.set_file_bytes(bytes);
     }
 
-    /// A copy that can be finished, and not read on with.
+    /// A copy to finish; it reads no more of the file.
     pub(crate) fn to_finish(&self) -> Self {
         Self {
             trace: self.trace.clone(),
@@ -198,8 +198,8 @@ impl Reader {
         self.break_flush();
     }
 
-    /// Something is lost here. Events are the last frame before their checkpoint, so events from before
-    /// the gap have lost theirs, and may not be taken for those of the next one.
+    /// Records a gap. Events are the last frame before their checkpoint, so events before the gap have
+    /// lost their checkpoint and must not be used with the next one.
     fn break_flush(&mut self) {
         self.is_flush_broken = true;
         self.batch.rows.clear();
@@ -265,7 +265,7 @@ impl Reader {
         let was_broken = std::mem::take(&mut self.is_flush_broken);
         let rows = read_checkpoint(payload, &mut batch);
         if rows.is_none_or(|rows| rows as usize != batch.rows.len()) {
-            // Definitions are good by themselves; events are not, when some of them are lost.
+            // Definitions are valid alone; events are not when some of them are lost.
             batch.rows.clear();
             if rows.is_none() || !was_broken {
                 self.missing_frames += 1;
@@ -275,7 +275,7 @@ impl Reader {
             self.trace.push_definitions(batch);
             return;
         }
-        // Time does not run backwards, whatever a checkpoint says.
+        // Time never decreases, even if a checkpoint says so.
         batch.start = batch.start.max(self.trace.last_time());
         resolve(&mut batch);
         self.trace.push(batch);
@@ -284,7 +284,7 @@ impl Reader {
     pub(crate) fn finish(mut self, journal: &[&[u8]]) -> Result<Trace, ReadError> {
         self.check()?;
         let is_finished = self.trace.ending.is_some();
-        // Definitions of a flush that was not finished are still good; its events are in the journal.
+        // Definitions of an unfinished flush are still valid; its events are in the journal.
         let rest = std::mem::take(&mut self.batch);
         if !rest.rows.is_empty() {
             self.is_cut = true;
@@ -301,8 +301,8 @@ impl Reader {
         Ok(self.trace)
     }
 
-    /// The trace of all flushes that are whole. `left` is damage at the end, where it begins and its bytes: the file
-    /// may grow, and what follows shows what it was.
+    /// The trace of all complete flushes. `left` is damage at the end, where it begins and its bytes: the file may
+    /// grow, and what follows shows what it was.
     pub(crate) fn complete(&mut self, left: Option<(u64, u64)>) -> Result<&Trace, ReadError> {
         self.check()?;
         let losses = self.losses(left);
@@ -310,7 +310,7 @@ impl Reader {
         Ok(&self.trace)
     }
 
-    /// The trace as it was completed last.
+    /// The last completed trace.
     pub(crate) fn completed(&self) -> &Trace {
         &self.trace
     }
@@ -342,7 +342,8 @@ impl Reader {
         losses
     }
 
-    /// Takes what the state of the journal says. Returns whether a free lock means that the program has ended.
+    /// Applies the state of the journal. Returns whether a free lock means that the program has
+    /// ended.
     fn take_state(&mut self, files: &[&[u8]], session: u64) -> bool {
         let mut states = files.iter().filter_map(|file| read_state(file));
         let Some(state) = states.find(|state| state.session == session) else { return false };
@@ -350,7 +351,7 @@ impl Reader {
         state.is_locked
     }
 
-    /// Takes what the file does not have from the journal.
+    /// Adds the records of the journal that the file lacks.
     fn salvage(&mut self, files: &[&[u8]], losses: &mut Vec<Loss>) -> Result<(), ReadError> {
         if let Some(found) = journal::other_version(files) {
             return Err(ReadError::JournalVersion { found });
@@ -391,7 +392,7 @@ impl Reader {
     }
 }
 
-/// Fills in what a checkpoint says, and returns how many rows the flush has.
+/// Applies a checkpoint, and returns how many rows the flush has.
 #[expect(clippy::cast_possible_wrap, reason = "the bytes of the two i8 are stored as they are")]
 fn read_checkpoint(payload: &[u8], batch: &mut Batch) -> Option<u32> {
     let u64_at = |at: usize| Some(u64::from_le_bytes(payload.get(at..at + 8)?.try_into().ok()?));

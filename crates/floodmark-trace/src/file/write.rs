@@ -9,7 +9,7 @@ use crate::header::{Ending, Header};
 use crate::losses::LeftOut;
 use crate::tables::{TABLES, TableEncoder};
 
-/// Writes frames to whatever takes bytes.
+/// Writes frames to an [`std::io::Write`].
 ///
 /// Each call is one `write_all`, so a file that grows is read in whole flushes.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl<W: Write> TraceWriter<W> {
         Ok(writer)
     }
 
-    /// Says again where the recording comes from.
+    /// Writes the header again.
     pub fn write_header(&mut self, header: &Header) -> io::Result<()> {
         let mut bytes = Vec::new();
         self.append_json(&mut bytes, FrameKind::Header, header);
@@ -62,12 +62,12 @@ impl<W: Write> TraceWriter<W> {
         Ok(self.out)
     }
 
-    /// What takes the bytes.
+    /// The output.
     pub fn get_ref(&self) -> &W {
         &self.out
     }
 
-    /// The same, to change it.
+    /// The output, mutable.
     pub fn get_mut(&mut self) -> &mut W {
         &mut self.out
     }

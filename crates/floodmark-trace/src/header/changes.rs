@@ -1,4 +1,4 @@
-//! Changes that were applied to a program while it ran, and what a step of it computes.
+//! Changes that were applied to a running program, and the computation of a step.
 //!
 //! Both are written by the Python side into the header: an answer about a changed program must say so.
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AppliedChange {
-    /// As it is written behind `--with`: `checkpoint=12`.
+    /// The argument of `--with`: `checkpoint=12`.
     pub change: String,
     /// What it was applied to: `12 of 24 × GPT2Block (transformer.h)`; empty when it was not applied.
     pub target: String,
@@ -17,9 +17,9 @@ pub struct AppliedChange {
     pub reason: String,
     /// Whether the program may become slower by it.
     pub slows: bool,
-    /// What it does to the results.
+    /// Its effect on the results.
     pub numerics: Numerics,
-    /// Plain torch code that does the same; empty when it was not applied.
+    /// Plain torch code with the same effect; empty when it was not applied.
     pub patch: String,
     /// How many repeated blocks the model has, where the change counts them.
     pub blocks: Option<u32>,
@@ -34,7 +34,7 @@ impl AppliedChange {
     }
 }
 
-/// What a change does to the results of a program.
+/// The effect of a change on the results of a program.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -49,13 +49,13 @@ pub enum Numerics {
     Changed,
 }
 
-/// What the last step of a program computes, as far as it was counted.
+/// The counted computation of a program's last step.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct StepCost {
     /// How many backward passes the program made, in all steps.
     pub backward_passes: u64,
-    /// Operators that are alike, added up.
+    /// Operators of the same kind, summed.
     pub operators: Vec<OperatorCost>,
     /// The processor time that the host takes for a step, in nanoseconds; null where it was not measured.
     pub host_nanos: Option<u64>,
@@ -65,7 +65,7 @@ pub struct StepCost {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OperatorCost {
-    /// What they do.
+    /// Their kind.
     pub kind: OperatorKind,
     /// The data type of their first tensor: `bfloat16`; `tf32` where torch computes products of `float32` in it.
     pub dtype: String,
@@ -77,7 +77,7 @@ pub struct OperatorCost {
     pub bytes: u64,
 }
 
-/// What an operator does.
+/// The kind of an operator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OperatorKind {

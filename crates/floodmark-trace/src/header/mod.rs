@@ -1,4 +1,4 @@
-//! What is known of the program and the machine: the first frame of a file, as JSON.
+//! Facts about the program and the machine: the first frame of a file, as JSON.
 //!
 //! A header may be written again when more is known (CUDA is initialised late); the last one counts.
 
@@ -13,13 +13,13 @@ pub use changes::{AppliedChange, Numerics, OperatorCost, OperatorKind, StepCost}
 pub use phantom::{Engine, Phantom, PhantomDevice, PhantomEnd, PhantomRead, UnsupportedCall};
 pub use window::Window;
 
-/// A device that the program could see.
+/// A device that was visible to the program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DeviceInfo {
     /// `cuda:0`.
     pub device: String,
-    /// What the driver calls it.
+    /// Its name in the driver.
     pub name: String,
     /// Its memory.
     pub total_bytes: u64,

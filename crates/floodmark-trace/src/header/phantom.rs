@@ -1,7 +1,7 @@
-//! What a recording of a simulated GPU rests on.
+//! How a recording of a simulated GPU was made.
 //!
-//! Such a recording comes from the real host code of every operator and from no computed value: the header
-//! says so, and lists the assumed values.
+//! Such a recording comes from the real host code of every operator, without computed values. The header
+//! states this, and lists the assumed values.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

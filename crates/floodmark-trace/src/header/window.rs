@@ -1,11 +1,11 @@
-//! What one recording takes of the events of its process.
+//! The events of a process that belong to one recording.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::Device;
 
-/// What a window takes of the recorder's events.
+/// The recorder's events that belong to a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]

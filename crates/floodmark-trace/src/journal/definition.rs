@@ -1,6 +1,6 @@
 //! Records that define what events refer to by number: functions, call stacks, modules, labels and texts.
 //!
-//! They use the fields of an event for other values. Only this file knows which.
+//! They use the fields of an event for other values, which only this file defines.
 
 use super::{Record, pack_strings, record_kind, unpack_strings};
 use crate::event::{Category, Device, TextKind};
@@ -34,7 +34,7 @@ pub enum Definition<S> {
         /// [`crate::stack_flags`].
         flags: u8,
     },
-    /// A module, or one more name of it.
+    /// A module, or another name of it.
     Module {
         /// Its id.
         id: u32,

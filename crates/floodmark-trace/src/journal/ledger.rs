@@ -1,4 +1,4 @@
-//! The ledger: a line for each chunk, which says how many records it must hold.
+//! The ledger: a line for each chunk, with the number of its records.
 
 use super::{LEDGER_MAGIC, u32_at, u64_at};
 
@@ -9,7 +9,7 @@ pub const MOST_CHUNKS: usize = 16_383;
 /// Bytes of a ledger: its header, and a line for each chunk.
 pub const LEDGER_BYTES: usize = (MOST_CHUNKS + 1) * LEDGER_LINE_BYTES;
 
-/// Where a ledger says how long it is.
+/// The offset of the ledger's length.
 const LENGTH_OFFSET: usize = 16;
 
 /// Whether a ledger is shorter than when it was created.
@@ -31,7 +31,7 @@ pub fn ledger_header(session: u64, bytes: usize) -> [u8; LEDGER_LINE_BYTES] {
     header
 }
 
-/// What the ledger says of a chunk.
+/// A chunk's line in the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LedgerLine {
     /// Slots that are completely written.

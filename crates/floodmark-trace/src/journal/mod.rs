@@ -33,7 +33,7 @@ pub const LEDGER_MAGIC: [u8; 8] = *b"FLDJRNL2";
 pub const CHUNK_MAGIC: [u8; 8] = *b"FLDJSEG2";
 /// The name of the ledger in the journal's folder.
 pub const LEDGER_NAME: &str = "ledger";
-/// How the names of files with chunks end.
+/// The suffix of files with chunks.
 pub const CHUNK_EXTENSION: &str = "chunk";
 /// Bytes before the first slot of a chunk.
 pub const CHUNK_HEADER_BYTES: usize = 64;
@@ -74,7 +74,7 @@ pub const FLAG_OF_WINDOW: u8 = 32;
 /// The block is the first of an operator call.
 pub const FLAG_OP_CALL: u8 = 64;
 
-/// The header of a chunk: it says which line of the ledger is about it.
+/// The header of a chunk: the number of its line in the ledger.
 pub fn chunk_header(session: u64, number: u32) -> [u8; CHUNK_HEADER_BYTES] {
     let mut header = [0; CHUNK_HEADER_BYTES];
     header[0..8].copy_from_slice(&CHUNK_MAGIC);

@@ -1,11 +1,11 @@
-//! Texts behind a record, each with its length in front.
+//! Texts after a record, each preceded by its length.
 
 use super::u32_at;
 
 /// The longest payload; a longer one is cut by its writer.
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
 
-/// Puts strings into a payload, each with its length in front, cutting what does not fit.
+/// Puts strings into a payload, each preceded by its length, and cuts what does not fit.
 pub fn pack_strings(strings: &[&str]) -> Vec<u8> {
     let share = MAX_PAYLOAD_BYTES / strings.len().max(1) - 4;
     let mut payload = Vec::with_capacity(strings.iter().map(|s| s.len() + 4).sum());
@@ -19,7 +19,7 @@ pub fn pack_strings(strings: &[&str]) -> Vec<u8> {
     payload
 }
 
-/// The beginning of `text`: at most this many bytes, and no half character.
+/// The beginning of `text`: at most this many bytes, in whole characters.
 pub(crate) fn cut_at_char(text: &str, most_bytes: usize) -> &str {
     let mut end = most_bytes.min(text.len());
     while !text.is_char_boundary(end) {

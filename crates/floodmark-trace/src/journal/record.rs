@@ -1,8 +1,8 @@
 //! One record: its fields, its bytes, its checksum.
 //!
-//! A record is six words of eight bytes. One that says more than most (a GPU's totals, a requested size, a
-//! payload) has four further words, and the payload behind them. Most records of a program on the CPU take
-//! less than a cache line that way.
+//! A record is six words of eight bytes. A record with more (a GPU's totals, a requested size, a payload)
+//! has four further words, then the payload. Most records of a program on the CPU take less than a cache
+//! line that way.
 
 use super::{FLAG_OF_WINDOW, MAX_PAYLOAD_BYTES, SLOT_BYTES};
 use crate::event::{Device, EventKind};
@@ -30,7 +30,8 @@ const KEYS: [u64; LONG_WORDS] = [
     0xa076_1d64_78bd_642f,
 ];
 
-/// Where the checksums of one recording start: a record of another recording is not good in this one.
+/// Where the checksums of one recording start: a record of another recording is invalid in this
+/// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seed(u64);
 
@@ -77,7 +78,7 @@ pub struct Record {
     pub pool: u16,
 }
 
-/// A record as it lies in a chunk, without its payload.
+/// A record as stored in a chunk, without its payload.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordBytes {
     words: [u64; LONG_WORDS],
@@ -164,7 +165,7 @@ impl Record {
         self.stack = text;
     }
 
-    /// The same record in the window with this number alone.
+    /// The same record, only for the window with this number.
     #[must_use]
     pub const fn in_window(self, window: u64) -> Self {
         Self { flags: self.flags | FLAG_OF_WINDOW, bytes: window, ..self }
@@ -180,7 +181,7 @@ impl Record {
         self.bytes = 0;
     }
 
-    /// A request that failed; `device_free` is what the device had free, 0 where it is not known.
+    /// A failed request; `device_free` is the free memory of the device, 0 if unknown.
     pub const fn oom(device: Device, requested: u64, device_free: u64) -> Self {
         Self { addr: device_free, bytes: requested, ..Self::new(EventKind::Oom as u8, device) }
     }
@@ -271,8 +272,8 @@ fn checksum(seed: Seed, words: &[u64], payload: &[u8]) -> u32 {
     (sum >> 32) as u32
 }
 
-/// The record that begins at the first of `slots`: its ordinal, itself, its payload and its slots. `None` when its
-/// checksum is wrong, or when it is not all there.
+/// The record that begins at the first of `slots`: its ordinal, itself, its payload and its slots. `None` if its
+/// checksum is wrong, or if it is incomplete.
 #[inline]
 pub fn parse_record(slots: &[u8], seed: Seed) -> Option<(u32, Record, &[u8], usize)> {
     let mut words = [0; LONG_WORDS];

@@ -1,4 +1,4 @@
-//! Reads a whole journal: takes the good records, counts the lost ones.
+//! Reads a whole journal: returns the valid records, counts the lost ones.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use super::{
     ledger_line_offset, parse_record, u32_at, u64_at,
 };
 
-/// What a journal holds.
+/// The contents of a journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SalvagedJournal {
-    /// The good records, in no order.
+    /// The valid records, unordered.
     pub entries: Vec<Entry>,
     /// Records that were completely written, are not in the trace file, and are damaged or missing.
     pub lost: u64,
@@ -21,7 +21,7 @@ pub struct SalvagedJournal {
 
 /// Reads the files of a journal, in any order. `None` when none of them is of this recording.
 ///
-/// Trusts nothing: a record counts only with its checksum.
+/// Only a record with a correct checksum counts.
 pub fn read_journal(files: &[&[u8]], session: u64) -> Option<SalvagedJournal> {
     let mut chunks = BTreeMap::new();
     let mut ledger = None;
@@ -73,7 +73,7 @@ pub(crate) fn other_version(files: &[&[u8]]) -> Option<char> {
 }
 
 impl SalvagedJournal {
-    /// Takes the records that the ledger counts, and those behind them that are good.
+    /// Adds the records that the ledger counts, and valid ones after them.
     fn take_chunk(&mut self, slots: &[u8], line: LedgerLine, seed: Seed) {
         let mut rest = slots;
         let mut next = 0_u32;
@@ -105,7 +105,8 @@ impl SalvagedJournal {
         self.lost += u64::from(line.records.saturating_sub(next.max(line.flushed)));
     }
 
-    /// Takes every good record. Those that the chunk held before were in the file when it was used again.
+    /// Adds every valid record. Earlier records of the chunk were in the file before the chunk was
+    /// used again.
     fn take_all(&mut self, slots: &[u8], seed: Seed) {
         let mut rest = slots;
         while !rest.is_empty() {
@@ -119,7 +120,7 @@ impl SalvagedJournal {
     }
 }
 
-/// A journal in memory, as a recording would have left it on disk.
+/// A journal in memory, with the bytes that a recording leaves on disk.
 #[derive(Debug)]
 pub struct JournalWriter {
     session: u64,

@@ -1,4 +1,4 @@
-//! The state file of a journal: which recording it is, and why it stopped before the program did.
+//! The state file of a journal: its recording, and why that stopped before the program did.
 //!
 //! A live recording holds a lock on the file, so a reader and another recorder see whether the program still writes.
 //! The file gets its full length when the recording begins and is mapped. So the stop note can be written when the disk
@@ -11,7 +11,7 @@ use std::io;
 
 use super::cut_at_char;
 
-/// What follows the name of a trace in the name of its journal's folder.
+/// The suffix of a trace's name in the name of its journal's folder.
 pub const FOLDER_SUFFIX: &str = ".journal";
 /// The name of the file in the journal's folder.
 pub const STATE_FILE: &str = "state";
@@ -56,7 +56,7 @@ fn checksum(time: [u8; 8], reason: &[u8]) -> u32 {
     crc.finalize()
 }
 
-/// What a state file says.
+/// The contents of a state file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalState {
     /// The recording, as in the header of the trace.
@@ -108,7 +108,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 /// Whether a live recording holds the lock of its state file. `file` is that file, opened for reading.
 pub fn is_held(file: &File) -> io::Result<bool> {
     match file.try_lock_shared() {
-        // Another recorder may ask meanwhile: the lock is returned at once.
+        // The lock is released at once, since another recorder may test it too.
         Ok(()) => file.unlock().map(|()| false),
         Err(TryLockError::WouldBlock) => Ok(true),
         Err(TryLockError::Error(error)) => Err(error),

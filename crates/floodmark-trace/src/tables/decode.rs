@@ -25,8 +25,7 @@ impl TableDecoder {
 
     /// Adds the rows of one message to `batch`; a schema has none.
     ///
-    /// The schema need not have come before: this build has it. Where it did come and is another one,
-    /// no row is taken.
+    /// The schema may be missing: this build has it. If another schema came first, no row is read.
     pub(crate) fn decode(
         &mut self,
         message: &[u8],
@@ -50,7 +49,7 @@ impl TableDecoder {
     }
 }
 
-/// Whether an encapsulated message is a schema: it has no body, so the metadata is all of it.
+/// Whether an encapsulated message is a schema: it has no body, so it is metadata only.
 fn is_schema(message: &[u8]) -> bool {
     let Some(length) = message.get(4..8).and_then(|b| b.try_into().ok()) else { return false };
     8 + u32::from_le_bytes(length) as usize == message.len()

@@ -243,7 +243,7 @@ impl TableEncoder {
     }
 }
 
-/// zstd's fastest level of the usual ones: a recording shares its processor with the program.
+/// The fastest of zstd's usual levels: a recording shares its processor with the program.
 const FASTEST: i32 = 1;
 
 fn new_stream(table: FrameKind) -> StreamWriter<Vec<u8>> {

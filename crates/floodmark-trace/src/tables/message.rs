@@ -1,9 +1,8 @@
-//! One Arrow message, read without trust.
+//! Reads one Arrow message from untrusted bytes.
 //!
-//! Arrow's own reader takes a message's word for how much memory it needs, and panics on some that were
-//! made to break it. We read only messages of our own layout, so this is short: the metadata is a
-//! verified flatbuffer, every length is checked against the bytes that follow, and what is decompressed is taken
-//! off a budget first. Nothing here can panic.
+//! Arrow's own reader trusts a message's lengths for the memory it needs, and panics on some hostile ones. This
+//! reader supports only our own layout: the metadata is a verified flatbuffer, every length is checked against
+//! the bytes that follow, and decompression is limited by a budget. Nothing here can panic.
 
 use arrow_ipc::{CompressionType, Endianness, Field, MessageHeader, RecordBatch, Schema, Type};
 use zstd::bulk::Decompressor;
@@ -14,14 +13,14 @@ use crate::limits::Budget;
 /// The bytes before the metadata: a continuation mark and the length.
 const PREFIX_BYTES: usize = 8;
 const CONTINUATION: [u8; 4] = [0xFF; 4];
-/// In front of a buffer that did not get smaller by compression.
+/// The length field of a buffer that is stored uncompressed.
 const NOT_COMPRESSED: i64 = -1;
 
-/// The message is none of this table, or a hostile one.
+/// The message does not belong to this table, or is hostile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadMessage;
 
-/// What a message holds.
+/// The contents of a message.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// The expected layout.
@@ -91,7 +90,7 @@ impl MessageReader {
         Self { layout, decompressor: None, scratch: Vec::new() }
     }
 
-    /// Reads one message. What it decompresses to is taken off `budget`.
+    /// Reads one message. Its decompressed bytes are subtracted from `budget`.
     pub(crate) fn read(
         &mut self,
         message: &[u8],
@@ -174,8 +173,8 @@ impl MessageReader {
         budget: &mut Budget,
     ) -> Result<Vec<T>, BadMessage> {
         let bytes = self.decompress(buffer, budget)?;
-        let wanted = rows.checked_mul(WIDTH).ok_or(BadMessage)?;
-        let (values, _) = bytes.get(..wanted).ok_or(BadMessage)?.as_chunks::<WIDTH>();
+        let bytes_needed = rows.checked_mul(WIDTH).ok_or(BadMessage)?;
+        let (values, _) = bytes.get(..bytes_needed).ok_or(BadMessage)?.as_chunks::<WIDTH>();
         Ok(values.iter().map(|&value| from_le_bytes(value)).collect())
     }
 
@@ -214,7 +213,7 @@ impl MessageReader {
         } else {
             compressed.len()
         };
-        // What zstd itself says of its length is known before anything is decompressed.
+        // zstd's own length is known before anything is decompressed.
         let length_in_frame = zstd::zstd_safe::get_frame_content_size(compressed).ok().flatten();
         if is_compressed && length_in_frame.is_some_and(|found| found != length as u64) {
             return Err(BadMessage);

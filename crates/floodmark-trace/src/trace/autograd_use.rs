@@ -1,6 +1,6 @@
-//! When autograd saved an allocation, and when the backward pass read what it had saved.
+//! When autograd saved an allocation, and when the backward pass read it.
 //!
-//! Most traces of other tools have none of it, so it is not a part of each allocation.
+//! Most traces of other tools lack it, so it is not a field of each allocation.
 
 use crate::event::{AllocationId, EventNumber};
 use crate::trace::Trace;
@@ -10,7 +10,7 @@ use crate::trace::Trace;
 pub struct AutogradUse {
     /// The event at which it was first saved for the backward pass.
     pub saved_at: Option<EventNumber>,
-    /// The event at which the backward pass last read what was saved of it.
+    /// The event at which the backward pass last read it.
     pub unpacked_at: Option<EventNumber>,
 }
 
@@ -35,13 +35,14 @@ impl AutogradUses {
         self.get_mut(id).saved_at.get_or_insert(EventNumber::new(at));
     }
 
-    /// The backward pass read what was saved; the last time counts.
+    /// The backward pass read a saved allocation; the last time counts.
     pub(crate) fn unpack(&mut self, id: AllocationId, at: u32) {
         self.get_mut(id).unpacked_at = Some(EventNumber::new(at));
     }
 
-    /// Forgets what came later than the first `events` events, and every read: the last one may have been another.
-    pub(crate) fn take_back(&mut self, allocations: usize, events: usize) {
+    /// Removes everything after the first `events` events, and every read: the last read may have
+    /// been another.
+    pub(crate) fn remove_later(&mut self, allocations: usize, events: usize) {
         self.0.truncate(allocations);
         for one in &mut self.0 {
             one.saved_at = one.saved_at.filter(|at| (at.get() as usize) < events);

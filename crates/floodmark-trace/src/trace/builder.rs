@@ -13,41 +13,41 @@ pub struct TraceBuilder {
 }
 
 impl TraceBuilder {
-    /// A trace of nothing yet.
+    /// An empty trace.
     pub fn new(header: Header) -> Self {
         Self { trace: Trace { header, ..Trace::default() } }
     }
 
-    /// Makes room for as many events and allocations, and no more: a guess that is too low costs a copy.
+    /// Reserves space for this many events and allocations; a low estimate costs a copy.
     pub fn reserve(&mut self, events: usize, allocations: usize) {
         self.trace.events.reserve_exact(events);
         self.trace.allocations.reserve_exact(allocations);
     }
 
-    /// Adds the definitions of a batch. Its rows are not looked at.
+    /// Adds the definitions of a batch, without its rows.
     pub fn define(&mut self, batch: Batch) {
         self.trace.push_definitions(batch);
     }
 
-    /// Adds an event. One that refers to an unknown allocation is counted, not trusted.
-    /// Returns its new allocation.
+    /// Adds an event and returns its new allocation. An event that refers to an unknown allocation
+    /// is counted and left out.
     pub fn push(&mut self, row: &Row) -> Option<AllocationId> {
         let next = u32::try_from(self.trace.allocations.len()).ok().map(AllocationId);
         self.trace.push_row(row);
         next.filter(|_| matches!(row.kind, EventKind::Alloc | EventKind::InitialBlock))
     }
 
-    /// Says how large the block of an allocation is, once that is known.
+    /// Sets the size of an allocation's block, once known.
     pub fn set_block_bytes(&mut self, id: AllocationId, bytes: Bytes) {
         self.trace.set_block_bytes(id, bytes);
     }
 
-    /// The trace so far, for those who look up what they have said.
+    /// The trace so far, for lookups of earlier rows.
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// The whole trace: with the totals at its end, how it ended and what is missing from it.
+    /// The whole trace: with its final totals, its ending and its losses.
     #[must_use]
     pub fn finish(mut self, totals: Vec<Total>, ending: Ending, losses: Vec<Loss>) -> Trace {
         self.trace.totals = totals;

@@ -1,9 +1,9 @@
 //! Checks every id of a trace against what the file defines, once, when the trace is completed.
 //!
-//! A checksum says that a file is as it was written, not that what was written makes sense. After this, an id in a
+//! A checksum proves that a file is as it was written, not that its contents are valid. After this, an id in a
 //! [`Trace`] is 0 or one that the file defines, no stack is deeper than [`MAX_STACK_DEPTH`], no name is longer than
-//! [`MAX_NAME_BYTES`], and there are at most [`MAX_DEVICES`] devices: callers rely on it. What was
-//! changed or left out is counted in [`Refused`], and becomes a [`Loss`].
+//! [`MAX_NAME_BYTES`], and there are at most [`MAX_DEVICES`] devices: callers rely on it. [`Refused`] counts what
+//! was changed or left out, which becomes a [`Loss`].
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use crate::trace::{Allocation, Code, Label, Module, Stack, Trace};
 const MOST_FRAMES: u64 = 1 << 25;
 const MOST_FRAMES_EACH: u16 = 256;
 
-/// What a file says that cannot be true.
+/// The impossible values of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// Rows whose number, or whose device, cannot be true.
+    /// Rows with an impossible number or device.
     pub(crate) rows: u64,
     /// Ids that the file does not define.
     pub(crate) ids: u64,
@@ -57,7 +57,7 @@ impl Refused {
     }
 }
 
-/// How far a trace was checked: one that grows is checked from there on.
+/// How far a trace was checked: a growing trace is checked from there on.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Checked {
     /// Per stack: how many frames it has.
@@ -68,8 +68,7 @@ pub(crate) struct Checked {
     segments: usize,
     ooms: usize,
     events: usize,
-    /// Stacks as the file has them that refer to what it does not define so far: in a trace that grows, a definition
-    /// may come late.
+    /// Unchanged stacks that refer to undefined ids: in a growing trace, a definition may come late.
     unresolved_stacks: BTreeMap<usize, Unresolved<Stack>>,
     /// The ids of such allocations.
     unresolved_allocations: BTreeMap<usize, Unresolved<AllocationIds>>,
@@ -93,7 +92,7 @@ struct AllocationIds {
 }
 
 impl Checked {
-    /// A stack is defined again: what was missing in it before is of no interest.
+    /// A stack is defined again: what it lacked before does not matter.
     pub(crate) fn forget_stack(&mut self, at: usize) {
         self.unresolved_stacks.remove(&at);
     }
@@ -143,7 +142,7 @@ impl Defined<'_> {
         }
     }
 
-    /// Gives an allocation its ids; those that are not defined are left.
+    /// Sets an allocation's ids, except undefined ones.
     fn check_allocation(
         &mut self,
         allocation: &mut Allocation,
@@ -173,7 +172,7 @@ impl Defined<'_> {
     }
 }
 
-/// Whether a stack is one that the file defines; 0 is the empty one. An entry that stands for a lost one is empty.
+/// Whether the file defines a stack; 0 is the empty one. A lost stack has an empty entry.
 fn has_stack(stacks: &[Stack], id: StackId) -> bool {
     id.0 == 0 || stacks.get(id.index()).is_some_and(|stack| *stack != Stack::default())
 }
@@ -201,7 +200,7 @@ impl Trace {
         let checked = &mut self.checked;
         for (at, before) in std::mem::take(&mut checked.unresolved_allocations) {
             let left = defined.check_allocation(&mut self.allocations[at], before.row);
-            // What is known of stacks rests on those of allocations.
+            // The state of stacks depends on the stacks of allocations.
             self.redefined.stacks |= left.is_none_or(|left| left.ids < before.ids);
             checked.unresolved_allocations.extend(left.map(|left| (at, left)));
         }
@@ -291,7 +290,7 @@ impl Trace {
         }
     }
 
-    /// The device of a row as it is stored; `None` for one that there cannot be.
+    /// The stored device of a row; `None` for an impossible one.
     #[inline]
     pub(crate) fn known_device(&mut self, device: Device) -> Option<Device> {
         let device = device.canonical();

@@ -16,8 +16,8 @@ impl GrowingTrace {
         self.trace.push(batch);
     }
 
-    /// Makes the trace true to all batches, and lends it. Without an ending its program still records. Only what is
-    /// new is gone over.
+    /// Updates the trace with all batches, and borrows it. Without an ending its program still records. Only new
+    /// rows are processed.
     pub fn complete(&mut self, header: &Header, ending: Option<Ending>) -> &Trace {
         self.trace.header.clone_from(header);
         self.trace.is_running = ending.is_none();
@@ -26,7 +26,7 @@ impl GrowingTrace {
         &self.trace
     }
 
-    /// The trace as it was completed last.
+    /// The last completed trace.
     pub fn completed(&self) -> &Trace {
         &self.trace
     }

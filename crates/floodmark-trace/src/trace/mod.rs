@@ -32,10 +32,10 @@ pub use growing::GrowingTrace;
 pub use outcome::Outcome;
 pub use point::TracePoint;
 
-/// `made_at` of an allocation whose frame is lost: it was never there.
+/// `made_at` of an allocation whose frame is lost: it was never live.
 pub(crate) const LOST: u32 = u32::MAX;
 
-/// One stay of one storage in memory.
+/// One storage, from its allocation to its free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allocation {
     /// Where.
@@ -68,14 +68,14 @@ pub struct Allocation {
     pub made_at: u32,
     /// The event that freed it.
     pub freed_at: Option<EventNumber>,
-    /// The event at which the last stream was done with it, where that came later.
+    /// The event at which the last stream finished using it, if later than the free.
     pub completed_at: Option<EventNumber>,
     /// The last name it had.
     pub label: LabelId,
 }
 
 impl Allocation {
-    /// Whether the file does not say what it was: its frame is lost.
+    /// Whether its frame is lost, so that it is unknown.
     pub(crate) fn is_lost(&self) -> bool {
         self.made_at == LOST
     }
@@ -86,7 +86,7 @@ impl Allocation {
     }
 }
 
-/// A stretch of memory that the allocator reserved of the driver, or freed.
+/// A segment that the allocator reserved from the driver, or freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// Where it begins.
@@ -95,7 +95,7 @@ pub struct Segment {
     pub bytes: Bytes,
     /// The stream it serves, where known.
     pub stream: HandleId,
-    /// The pool it belongs to, where known.
+    /// The pool it belongs to, if known.
     pub pool: HandleId,
     /// The stack that caused it.
     pub stack: StackId,
@@ -110,18 +110,18 @@ pub struct Oom {
     pub stack: StackId,
     /// Whether the backward pass requested it.
     pub backward: bool,
-    /// What the driver said was free on the device, where known.
+    /// The driver's free bytes on the device, if known.
     pub device_free: Option<Bytes>,
 }
 
-/// Something that happened.
+/// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
     /// When.
     pub time: Micros,
     /// Where.
     pub device: Device,
-    /// Who did it.
+    /// The thread.
     pub thread: ThreadId,
     /// What.
     pub subject: Subject,
@@ -162,10 +162,10 @@ pub struct Module {
     pub names: Vec<(ModuleId, String)>,
 }
 
-/// What a tensor is called.
+/// The label of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
-    /// What it is to the program.
+    /// Its category.
     pub category: Category,
     /// Its qualified name.
     pub name: String,
@@ -175,12 +175,12 @@ pub struct Label {
     pub dtype: String,
 }
 
-/// A recording. Every id in it is 0 or one that it defines, whatever the file said: see `check_ids.rs`.
+/// A recording. Every id in it is 0 or defined, even if the file was wrong: see `check_ids.rs`.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
     /// Where it comes from.
     pub header: Header,
-    /// The last frame of a finished file. [`Trace::outcome`] says what is known where there is none.
+    /// The last frame of a finished file. Without one, [`Trace::outcome`] has what is known.
     pub ending: Option<Ending>,
     /// What happened, in order.
     pub events: Vec<Event>,
@@ -215,9 +215,9 @@ pub struct Trace {
     pub(crate) left_out: LeftOut,
     /// Whether the size of a block changed since the devices were summed up.
     pub(crate) is_unsealed: bool,
-    /// Entries of dense tables that stand for ids which the file does not define.
+    /// Placeholder entries of dense tables, for ids that the file does not define.
     pub(crate) holes: Holes,
-    /// What the file says that cannot be true.
+    /// The impossible values of the file.
     pub(crate) refused: Refused,
     pub(crate) checked: Checked,
     /// The devices of rows so far, the last one last.
@@ -296,23 +296,24 @@ impl Trace {
         self.paths.of_stack(id)
     }
 
-    /// Changes when the stack of an older allocation is not what it was, in a trace that grows.
+    /// Changes when the stack of an older allocation changes, in a growing trace.
     pub fn stack_revision(&self) -> u64 {
         self.stack_revision
     }
 
-    /// Changes when a module on an older stack may have another name, in a trace that grows.
+    /// Changes when a module on an older stack may have another name, in a growing trace.
     pub fn path_revision(&self) -> u64 {
         self.path_revision
     }
 
-    /// The class of the model that qualified names start from, where the names do not say it: when the program has
-    /// one model, they are those of `named_modules()`, without the model itself. [`Self::is_root`] holds for it.
+    /// The class of the only model: in a program with one model, qualified names are those of `named_modules()`,
+    /// without the model itself. [`Self::is_root`] holds for it.
     pub fn main_root(&self) -> Option<&str> {
         self.paths.main_root()
     }
 
-    /// Whether this qualified name is that of a model: nothing is around it, even if its class has a dot in its name.
+    /// Whether this qualified name is a model's: no module contains it, even if its class has a dot
+    /// in its name.
     pub fn is_root(&self, path: &str) -> bool {
         self.paths.is_root(path)
     }
@@ -328,7 +329,7 @@ impl Trace {
         self.labels.get(id.index())?.as_ref()
     }
 
-    /// Labels that say what a tensor is, but not what it is called.
+    /// Labels with a category but no name.
     pub(crate) fn nameless_labels(&self) -> impl Iterator<Item = u32> {
         let labels = (0_u32..).zip(&self.labels);
         labels
@@ -336,7 +337,7 @@ impl Trace {
             .map(|(id, _)| id)
     }
 
-    /// Every name of a tensor that there ever was.
+    /// Every label, also replaced ones.
     pub fn labels(&self) -> impl Iterator<Item = &Label> {
         self.labels.iter().flatten()
     }
@@ -366,7 +367,7 @@ impl Trace {
         self.last_time().max(Micros(ended))
     }
 
-    /// When the last event happened, whatever the ending says.
+    /// The time of the last event, regardless of the ending.
     pub(crate) fn last_time(&self) -> Micros {
         self.events.last().map_or(Micros(0), |event| event.time)
     }
@@ -377,7 +378,7 @@ impl Trace {
         self.devices.get(&device).copied().unwrap_or_default()
     }
 
-    /// Says how large the block of an allocation is, for a source that has only requested bytes.
+    /// Sets the size of an allocation's block, for a source that has only requested bytes.
     /// [`Self::seal`] must be called after the last one.
     pub fn set_block_bytes(&mut self, id: AllocationId, bytes: Bytes) {
         if let Some(allocation) = self.allocations.get_mut(id.index())
@@ -390,7 +391,7 @@ impl Trace {
         }
     }
 
-    /// Makes what follows from the sizes of blocks true again.
+    /// Updates what depends on the sizes of blocks.
     pub fn seal(&mut self) {
         if self.is_unsealed {
             self.sum_up_devices();

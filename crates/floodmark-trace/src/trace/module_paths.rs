@@ -1,4 +1,4 @@
-//! Which name a module goes by on a stack.
+//! The name of a module on a stack.
 //!
 //! A module object may have several qualified names (it is shared), or none (they could not be looked up).
 //! The stack decides: the name that continues the name of the module around it is the right one.
@@ -11,7 +11,7 @@ use crate::trace::{Allocation, Module, Stack, Trace};
 
 /// A longer name is cut: modules without names could otherwise call each other to any depth.
 const MAX_PATH_BYTES: usize = 1024;
-/// When all names together are longer, the rest are not made: no program has that many.
+/// The longest that all names together may be; no program needs more.
 const MAX_TOTAL_BYTES: usize = 1 << 26;
 
 /// The qualified name of the innermost module, for every stack.
@@ -21,7 +21,7 @@ pub(crate) struct ModulePaths {
     of_stack: Vec<u32>,
     paths: Vec<String>,
     total_bytes: usize,
-    /// What a module below a path is called.
+    /// The path of a module below another one.
     known: BTreeMap<(u32, ModuleId), u32>,
     has_several_roots: bool,
     /// The class of the one root that has modules inside it, one of `roots`; none when there are several.
@@ -128,7 +128,7 @@ impl ModulePaths {
 /// definitions of what ran before it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UsedModules {
-    /// How many allocations were looked at.
+    /// How many allocations were checked.
     allocations: usize,
     /// Per stack.
     is_seen: Vec<bool>,
@@ -137,7 +137,7 @@ pub(crate) struct UsedModules {
 }
 
 impl UsedModules {
-    /// Looks at the allocations that are new.
+    /// Adds the stacks of new allocations.
     fn add(&mut self, stacks: &[Stack], allocations: &[Allocation]) {
         self.is_seen.resize(stacks.len(), false);
         for allocation in allocations.get(self.allocations..).unwrap_or_default() {
@@ -173,14 +173,15 @@ impl UsedModules {
 /// What happened to definitions since the paths were made.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Redefined {
-    /// A stack is another than it was.
+    /// A stack has changed.
     pub(crate) stacks: bool,
-    /// There is a module more, or a name of one.
+    /// A module, or a name of one, was added.
     pub(crate) modules: bool,
 }
 
 impl Trace {
-    /// Makes the paths of modules true. Goes over what is new alone, unless a definition changed what was known.
+    /// Updates the paths of modules. Only new stacks are processed, unless an older definition
+    /// changed.
     pub(crate) fn complete_paths(&mut self) {
         let redefined = std::mem::take(&mut self.redefined);
         if redefined.stacks {

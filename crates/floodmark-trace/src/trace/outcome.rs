@@ -1,4 +1,4 @@
-//! How a recording ended, as far as it is known.
+//! How a recording ended, as far as known.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -38,8 +38,8 @@ impl Trace {
         self.is_running
     }
 
-    /// The program still holds the lock of the journal: what is not written yet is not lost. Nothing changes where the
-    /// trace has an end, or a note why recording stopped.
+    /// Records that the program still holds the lock of the journal: unwritten events are not lost. A trace with an
+    /// ending, or with a stop note, does not change.
     pub fn note_running(&mut self) {
         self.is_running = true;
         if self.outcome() != Outcome::Running {

@@ -1,4 +1,4 @@
-//! How far a trace that grows had come.
+//! A point up to which a growing trace was read.
 //!
 //! A [`Trace`] that grows in place is shared by all of its readers. A reader that keeps what it has read, and asks again
 //! after more events, needs the trace as it was: [`Trace::until`] makes a copy without the later events.
@@ -28,7 +28,7 @@ pub struct TracePoint {
 }
 
 impl Trace {
-    /// How far it has come.
+    /// Its current point.
     pub fn point(&self) -> TracePoint {
         TracePoint {
             header: self.header.clone(),
@@ -44,8 +44,8 @@ impl Trace {
         }
     }
 
-    /// A copy without the events that came after a point of this trace. Names that became known later stay: of what
-    /// lies before the point they are true as well.
+    /// A copy without the events that came after a point of this trace. Later names stay: they are also true before
+    /// the point.
     #[must_use]
     pub fn until(&self, point: &TracePoint) -> Self {
         let mut trace = self.clone();
@@ -57,12 +57,12 @@ impl Trace {
         trace.devices.clone_from(&point.devices);
         trace.segments.truncate(point.segments);
         trace.ooms.truncate(point.ooms);
-        trace.take_back_events(point);
+        trace.remove_later_events(point);
         trace.summed = SummedEvents::default();
         trace
     }
 
-    fn take_back_events(&mut self, point: &TracePoint) {
+    fn remove_later_events(&mut self, point: &TracePoint) {
         self.events.truncate(point.events);
         self.allocations.truncate(point.allocations);
         let before = |event: Option<EventNumber>| {
@@ -73,8 +73,8 @@ impl Trace {
             allocation.completed_at = before(allocation.completed_at);
             allocation.label = LabelId(0);
         }
-        self.autograd_uses.take_back(point.allocations, point.events);
-        // Of these the last one counts, which may have been another then.
+        self.autograd_uses.remove_later(point.allocations, point.events);
+        // The last of these counts, and it may have been another one then.
         for (at, event) in (0_u32..).zip(&self.events) {
             if let Subject::Label { allocation, label } = event.subject {
                 self.allocations[allocation.index()].label = label;

@@ -1,4 +1,4 @@
-//! How a [`Trace`] grows while it is read: batch by batch, and nothing in them is trusted.
+//! How a [`Trace`] grows while it is read, from batches that are not trusted.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::journal::{FLAG_BACKWARD, FLAG_DEFERRED, FLAG_OP_CALL};
 use crate::losses::{Loss, Losses};
 use crate::trace::{Allocation, Code, Event, LOST, Label, Oom, Segment, Stack, Trace};
 
-/// A module with more names than this was not written by us.
+/// Our writer never gives a module more names than this.
 const MAX_NAMES: usize = 256;
 
-/// Entries of dense tables that stand for ids which the file does not define: frames that are lost had them.
+/// Placeholder entries of dense tables, for ids of lost frames.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Holes {
     count: usize,
@@ -23,12 +23,12 @@ pub(crate) struct Holes {
 }
 
 impl Holes {
-    /// What the smallest file may lack.
+    /// The number of rows that the smallest file may lack.
     const ALWAYS_ALLOWED: u64 = 1 << 16;
-    /// What no file lacks.
+    /// More rows than any file lacks.
     const MOST: u64 = 1 << 21;
 
-    /// Says how long the file is: one that lacks more rows than it has bytes was not written by us.
+    /// Sets the length of the file: our writer never omits more rows than the file has bytes.
     pub(crate) fn set_file_bytes(&mut self, bytes: u64) {
         self.file_bytes = bytes;
     }
@@ -46,7 +46,7 @@ impl Holes {
 }
 
 impl Trace {
-    /// Appends a batch. Rows that refer to nothing are counted, not trusted.
+    /// Appends a batch. Rows that refer to undefined ids are counted and left out.
     pub(crate) fn push(&mut self, mut batch: Batch) {
         let rows = std::mem::take(&mut batch.rows);
         if !rows.is_empty() && !self.skip_allocations(batch.first_allocation) {
@@ -65,7 +65,7 @@ impl Trace {
         self.push_definitions(batch);
     }
 
-    /// Makes `first` the next allocation; those between are lost. `false` when that makes no sense.
+    /// Makes `first` the next allocation; those between are lost. `false` when that is impossible.
     fn skip_allocations(&mut self, first: u32) -> bool {
         let first = first as usize;
         let Some(holes) = first.checked_sub(self.allocations.len()) else { return false };
@@ -85,7 +85,7 @@ impl Trace {
             self.redefined.stacks |= (row.id as usize) < self.paths.stack_count();
             self.checked.forget_stack(row.id as usize);
             let Some(slot) = slot(&mut self.stacks, row.id, holes, refused) else { continue };
-            // A caller is always defined before whom it calls; anything else would be a circle.
+            // A caller is always defined before its callees; anything else would be a cycle.
             let parent = if row.parent < row.id { row.parent } else { 0 };
             *slot = Stack {
                 parent: StackId(parent),
@@ -207,7 +207,7 @@ impl Trace {
         id
     }
 
-    /// What an event says of an allocation, or `None` when it cannot be true of it.
+    /// The change of an allocation by an event, or `None` when it is impossible.
     fn touch_allocation(&mut self, row: &Row, here: u32) -> Option<Subject> {
         let id = row.allocation;
         let allocation = self.allocations.get_mut(id.index())?;
@@ -271,8 +271,8 @@ impl Trace {
         u32::try_from(self.segments.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// The last step of reading: what needs all definitions, and what is missing. A trace that grew since then is
-    /// completed again, and only what is new is gone over.
+    /// The last step of reading: derives what needs all definitions, and the losses. A trace that grew is
+    /// completed again, and only new rows are processed.
     pub(crate) fn complete(&mut self, mut losses: Vec<Loss>) {
         self.check_ids();
         self.complete_paths();
@@ -293,8 +293,8 @@ impl Trace {
         self.losses = Losses(losses);
     }
 
-    /// The devices, and the bytes on them that no event names: torch's total at the end, less what is
-    /// live then, plus what was freed and never seen allocated.
+    /// The devices, and the bytes on them that no event names: torch's final total, minus live
+    /// blocks, plus blocks that were freed without a recorded allocation.
     pub(crate) fn sum_up_devices(&mut self) {
         if std::mem::take(&mut self.is_unsealed) {
             self.summed = SummedEvents::default();
@@ -333,7 +333,7 @@ impl Trace {
     }
 }
 
-/// The devices, as far as the events were summed up.
+/// The devices of the events summed so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SummedEvents {
     events: usize,
@@ -342,7 +342,7 @@ pub(crate) struct SummedEvents {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct DeviceSum {
-    /// The bytes of all blocks, however absurd their sizes are.
+    /// The bytes of all blocks, even with absurd sizes.
     allocated: u128,
     /// Those of blocks that were freed.
     freed: u128,
@@ -375,7 +375,7 @@ fn lost_allocation() -> Allocation {
     }
 }
 
-/// The place of an id in a dense table, which grows to hold it; `None`, counted, when that is absurd.
+/// The index of an id in a dense table, which grows for it; `None`, counted, for an absurd id.
 fn slot<'a, T: Default + Clone>(
     table: &'a mut Vec<T>,
     id: u32,
