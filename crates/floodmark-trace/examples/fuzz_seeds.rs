@@ -1,4 +1,4 @@
-//! Writes the files that fuzzing starts from: small ones, with a few of everything.
+//! Writes the seed files of fuzzing: small files with a few rows of each kind.
 //!
 //! ```text
 //! cargo run -p floodmark-trace --example fuzz_seeds -- fuzz/seeds
@@ -12,7 +12,7 @@ use floodmark_trace::journal::{
 };
 use floodmark_trace::{Assembler, Device, Ending, EventKind, Header, TraceWriter};
 
-/// What `read_trace` of the fuzz crate takes for the end of a file and the beginning of the next one.
+/// The separator between files in the input of `read_trace`, in the fuzz crate.
 const BOUNDARY: &[u8] = b"--JRNL--";
 
 fn records() -> Vec<Entry> {

@@ -1,4 +1,4 @@
-//! Files whose checksums are right and whose contents cannot be true: what is left of them is.
+//! Files with valid checksums and impossible contents: the rest of the contents is valid.
 
 use floodmark_testing::spoil::spoil;
 use floodmark_trace::{
@@ -61,7 +61,7 @@ fn read(batches: &[Batch]) -> Trace {
     read_trace(&writer.finish(&Ending::default()).unwrap(), &[]).unwrap()
 }
 
-fn said(losses: &Losses) -> Vec<String> {
+fn loss_texts(losses: &Losses) -> Vec<String> {
     losses.0.iter().map(ToString::to_string).collect()
 }
 
@@ -79,7 +79,7 @@ fn an_id_that_the_file_does_not_define_is_none_and_is_counted() {
     }]);
     // One function, one stack, four names of the first allocation, one label, one mark.
     assert_eq!(
-        said(&trace.losses),
+        loss_texts(&trace.losses),
         ["8 references to a stack, function, module or name that is not in the file"]
     );
     let [first, second] = trace.allocations[..] else { panic!("two allocations") };
@@ -99,7 +99,7 @@ fn a_stack_without_an_end_keeps_its_innermost_frames() {
         ..Batch::default()
     }]);
     assert_eq!(
-        said(&trace.losses),
+        loss_texts(&trace.losses),
         ["2 stacks have more than 4096 frames: outer frames are left out"]
     );
     assert_eq!(trace.frames(StackId(100)).count(), 100);
@@ -119,10 +119,10 @@ fn many_deep_stacks_are_cut_shorter() {
     }]);
     let frames: usize = (1..=depth).map(|id| trace.frames(StackId(id)).count()).sum();
     assert!(frames < 64_000_000, "{frames}");
-    let said = said(&trace.losses);
-    assert_eq!(said.len(), 2, "{said:?}");
-    assert!(said[0].ends_with("stacks have more than 4096 frames: outer frames are left out"));
-    assert!(said[1].ends_with("stacks have more than 256 frames: outer frames are left out"));
+    let texts = loss_texts(&trace.losses);
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    assert!(texts[0].ends_with("stacks have more than 4096 frames: outer frames are left out"));
+    assert!(texts[1].ends_with("stacks have more than 256 frames: outer frames are left out"));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn there_are_no_more_devices_than_torch_can_number() {
     // Rows that are left out keep their numbers: those that follow are not taken for others.
     assert_eq!(trace.allocations.len(), 65_537);
     assert_eq!(trace.allocations.last().map(|last| last.device), Some(Device::CPU));
-    let [refused] = &said(&trace.losses)[..] else { panic!("one loss") };
+    let [refused] = &loss_texts(&trace.losses)[..] else { panic!("one loss") };
     assert!(
         refused.ends_with("rows of the file are left out: their numbers or devices cannot be true")
     );
@@ -155,7 +155,7 @@ fn a_small_file_has_no_millions_of_lost_rows() {
     }]);
     assert!(trace.allocations.is_empty() && trace.stack_count() == 1);
     assert_eq!(
-        said(&trace.losses),
+        loss_texts(&trace.losses),
         [
             "1 event refers to allocations that are not in the file",
             "2 rows of the file are left out: their numbers or devices cannot be true"
@@ -175,6 +175,9 @@ fn a_name_that_no_screen_can_show_is_cut() {
     };
     let trace =
         read(&[Batch { codes: vec![code(1, &long)], labels: vec![label], ..Batch::default() }]);
-    assert_eq!(said(&trace.losses), ["2 names are longer than 4096 bytes: the rest is left out"]);
+    assert_eq!(
+        loss_texts(&trace.losses),
+        ["2 names are longer than 4096 bytes: the rest is left out"]
+    );
     assert_eq!(trace.label(LabelId(1)).map(|label| label.name.clone()), Some("ß".repeat(2048)));
 }

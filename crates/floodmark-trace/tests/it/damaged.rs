@@ -1,4 +1,4 @@
-//! Files that something happened to: an error, or a trace that says what is missing.
+//! Damaged files: reading gives an error, or a trace with losses.
 
 use floodmark_trace::frame::{FrameKind, append_frame, prelude};
 use floodmark_trace::journal::Entry;
@@ -12,7 +12,7 @@ use crate::recording::{Act, batches, finished_file, header, record};
 /// `made_at` of an allocation that is lost.
 const LOST: u32 = u32::MAX;
 
-/// A few of everything, in three flushes.
+/// A few rows of each kind, in three flushes.
 fn small_recording() -> Vec<Batch> {
     let alloc =
         |device, block| Act::Alloc { device, block, bytes: 700, slack: 188, backward: false };
@@ -57,7 +57,7 @@ fn is_prefix(part: &[Event], whole: &[Event]) -> bool {
     whole.starts_with(part)
 }
 
-/// No block is another than the one that was recorded.
+/// Every block is a recorded one.
 fn blocks_are_true(trace: &Trace, truth: &Trace) -> bool {
     trace.allocations.len() <= truth.allocations.len()
         && trace.allocations.iter().zip(&truth.allocations).all(|(read, wrote)| {
@@ -88,14 +88,14 @@ fn a_flipped_byte_never_changes_an_answer_silently() {
             let mut damaged = file.clone();
             damaged[at] ^= flip;
             let Ok(trace) = read_trace(&damaged, &[]) else { continue };
-            let is_told = !trace.losses.is_empty();
-            assert!(is_told || trace.events == truth.events, "byte {at} ^ {flip:#x}");
+            let is_reported = !trace.losses.is_empty();
+            assert!(is_reported || trace.events == truth.events, "byte {at} ^ {flip:#x}");
             assert!(blocks_are_true(&trace, &truth), "byte {at} ^ {flip:#x}");
         }
     }
 }
 
-/// A stretch of zeros, as a disk leaves it: Arrow alone would read it as good.
+/// Zeros, as after a disk error: Arrow alone would accept them.
 #[test]
 fn zeroed_bytes_never_change_an_answer_silently() {
     let (file, truth) = small_file();
@@ -240,7 +240,7 @@ fn a_frame_of_a_kind_that_is_not_known_yet_is_passed_over() {
     file[start + 12] = 200;
     let crc = crc32fast::hash(&file[start + 12..]);
     file[start + 8..start + 12].copy_from_slice(&crc.to_le_bytes());
-    // The checksum runs over kind, number and payload, which lie side by side.
+    // The checksum covers kind, number and payload, which are adjacent.
     append_frame(&mut file, FrameKind::Ending, 2, b"{}");
     let trace = read_trace(&file, &[]).unwrap();
     assert!(trace.losses.is_empty(), "{:?}", trace.losses);

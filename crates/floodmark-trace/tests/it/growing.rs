@@ -1,4 +1,4 @@
-//! A file that is read while it grows reads as one that is read at once.
+//! Reading a growing file gives the same trace as reading it at once.
 
 use floodmark_trace::{GrowingReader, ReadError, Trace, read_trace};
 use proptest::prelude::*;
@@ -9,13 +9,13 @@ fn shown(trace: &Result<Trace, ReadError>) -> String {
     format!("{trace:?}")
 }
 
-/// Gives a reader all that it has not taken of the first `end` bytes.
+/// Passes the unread part of the first `end` bytes to a reader.
 fn take(reader: &mut GrowingReader, file: &[u8], end: usize) -> Result<(), ReadError> {
     reader.take(&file[usize::try_from(reader.taken()).unwrap()..end])
 }
 
 proptest! {
-    /// Wherever the looks cut the file, also in the middle of a frame.
+    /// For reads that end anywhere, also inside a frame.
     #[test]
     fn every_look_sees_what_a_new_reader_would_see(
         program in any_program(),
@@ -44,7 +44,7 @@ proptest! {
         }
     }
 
-    /// Damage is reported as in a whole file, once what follows it is written.
+    /// Damage is reported as in a whole file, once later bytes are written.
     #[test]
     fn damage_is_reported_in_the_end(program in any_program(), place in 8..4000_usize, look in 8..4000_usize) {
         let mut file = finished_file(&batches(&record(&program), 7));

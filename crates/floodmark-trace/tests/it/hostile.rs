@@ -1,4 +1,4 @@
-//! Files that were made to do harm: every checksum is right, and nothing else is.
+//! Hostile files: only the checksums are right.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn file_of(batch: &Batch) -> Vec<u8> {
     writer.finish(&floodmark_trace::Ending::default()).unwrap()
 }
 
-/// The trace of a file that must be read, and must say that something is missing.
+/// The trace of a file that must be readable with losses.
 fn read_incomplete(file: &[u8]) -> Trace {
     let trace = read_trace(file, &[]).unwrap();
     assert!(!trace.losses.is_empty());
@@ -101,7 +101,7 @@ fn event_messages(rows: usize) -> (Vec<u8>, Vec<u8>) {
     ])
 }
 
-/// Every place at which these eight bytes stand in `message`, replaced.
+/// Replaces these eight bytes everywhere in `message`.
 fn replace(message: &[u8], old: i64, new: i64) -> Vec<u8> {
     let mut changed = message.to_vec();
     let mut found = 0;
@@ -182,7 +182,7 @@ fn stacks_that_call_each_other_in_a_circle_end() {
     }
 }
 
-/// Modules without names are called by what is around them: at depth n, a name of n parts.
+/// Modules without names take the names of the modules around them: at depth n, a name of n parts.
 #[test]
 fn names_of_modules_do_not_grow_with_the_square_of_the_depth() {
     let class = "C".repeat(60_000);
@@ -251,7 +251,7 @@ fn rows_of_another_schema_are_refused() {
     let frames: [(FrameKind, &[u8]); 4] = [
         (FrameKind::Events, &schema),
         (FrameKind::Events, &rows),
-        // Rows that would be good, after a schema that says they are something else.
+        // Valid rows after a schema of another layout.
         (FrameKind::Events, &events),
         (FrameKind::Checkpoint, &checkpoint(1, 0, 0)),
     ];
@@ -293,7 +293,7 @@ fn a_message_that_lies_about_its_length_is_refused() {
     assert_memory_is_bounded();
 }
 
-/// A million rows in a few hundred bytes, again and again.
+/// A million rows in a few hundred bytes, repeated.
 #[test]
 fn a_file_that_decompresses_to_more_than_the_machine_has_is_refused() {
     let rows_per_flush = 1_u32 << 20;
@@ -311,7 +311,8 @@ fn a_file_that_decompresses_to_more_than_the_machine_has_is_refused() {
     assert_memory_is_bounded();
 }
 
-/// Beginnings of frames that all claim the rest of the file, which would be summed once for each.
+/// Frame beginnings that all claim the rest of the file, so that its checksum would be computed for
+/// each.
 #[test]
 fn looking_for_the_next_frame_takes_linear_time() {
     let mut file = file(&[]);

@@ -1,4 +1,4 @@
-//! Which label an allocation has in the end.
+//! The final label of an allocation.
 
 use floodmark_trace::journal::record_kind;
 use floodmark_trace::{LabelId, Subject, read_trace};

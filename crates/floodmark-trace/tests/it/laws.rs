@@ -1,4 +1,4 @@
-//! What holds for every program.
+//! Laws that hold for every program.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +14,7 @@ use crate::recording::{
     UNSEEN, any_program, batches, definitions, finished_file, possible_program, record,
 };
 
-/// Whether a loss is one that the records themselves say.
+/// Whether the records themselves state a loss.
 fn is_left_out(loss: &Loss) -> bool {
     matches!(loss, Loss::StacksLeftOut(_) | Loss::NamesLeftOut(_) | Loss::ThreadsShareNumber(_))
 }
@@ -64,7 +64,7 @@ proptest! {
         }
     }
 
-    /// Where torch's totals are right, our totals are its totals, and nothing is said to be missing.
+    /// If torch's totals are right, ours are equal and no loss is reported.
     #[test]
     fn totals_are_those_of_a_plain_map(program in possible_program(), flush in 1..40_usize) {
         let entries = record(&program);
@@ -129,7 +129,7 @@ fn plain_totals(entries: &[Entry]) -> BTreeMap<Device, u64> {
     totals
 }
 
-/// What autograd did to live blocks, by the book.
+/// Autograd's use of live blocks, computed in the simplest way.
 #[derive(Default)]
 struct PlainAutograd {
     /// Size, and whether it was saved.
@@ -159,7 +159,7 @@ impl PlainAutograd {
     }
 }
 
-/// What a trace must hold, made from rows in the plainest way.
+/// The expected contents of a trace, made from rows in the simplest way.
 #[derive(Default)]
 struct Model {
     events: Vec<Event>,

@@ -1,4 +1,5 @@
-//! What the file promises: everything is read back, damage is reported, and hostile bytes do no harm.
+//! The guarantees of the file: everything is read back, damage is reported, and hostile bytes do no
+//! harm.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the message")]
 

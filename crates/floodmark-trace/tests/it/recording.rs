@@ -1,4 +1,4 @@
-//! Recordings to test with: what a program did, as the records that it would have left.
+//! Recordings for tests: a program's actions, as the records that they write.
 //!
 //! A [`Program`] is a list of acts. [`record`] plays them against a toy torch that keeps the totals, and
 //! gives the records; the rest of the file turns records into files and journals.
@@ -19,7 +19,7 @@ pub(crate) const SESSION: u64 = 0xF100D;
 /// On the GPUs, before the recording began.
 pub(crate) const UNSEEN: u64 = 1 << 20;
 
-/// One thing that a program does. Small numbers, so that acts meet each other.
+/// One action of a program. Numbers are small, so that actions use the same addresses.
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
     Alloc {
@@ -120,7 +120,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Any program, however strange: frees of unknown addresses, addresses allocated twice.
+/// Any program, also with frees of unknown addresses and addresses allocated twice.
 pub(crate) fn any_program() -> impl Strategy<Value = Program> {
     prop::collection::vec((act(), prop::sample::select(vec![0, 1, 70_000]), 1..9000_u32), 0..80)
 }
@@ -151,7 +151,7 @@ fn addr(block: u8) -> u64 {
     0x7000_0000_0000 + u64::from(block) * 0x1_0000
 }
 
-/// The toy torch: what is allocated where.
+/// The toy torch: its blocks by address.
 #[derive(Default)]
 struct Torch(BTreeMap<(u8, u8), u64>);
 
@@ -270,7 +270,7 @@ pub(crate) fn header() -> Header {
     Header { session: format!("{SESSION:x}"), command, ..Header::default() }
 }
 
-/// All that acts refer to: every file begins with it.
+/// The definitions that actions refer to: every file begins with them.
 pub(crate) fn definitions() -> Batch {
     let text = || "d".to_owned();
     let code = |id| CodeRow { id, first_line: 1, file: text(), name: text() };
@@ -288,7 +288,7 @@ pub(crate) fn definitions() -> Batch {
     }
 }
 
-/// A file without an ending, as a killed program leaves it.
+/// A file without an ending, as after a kill.
 pub(crate) fn unfinished_file(batches: &[Batch]) -> Vec<u8> {
     let mut file = Vec::new();
     let mut writer = TraceWriter::new(&mut file, &header()).unwrap();

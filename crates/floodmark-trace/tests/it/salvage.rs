@@ -1,4 +1,4 @@
-//! A program that was killed: what its file lacks is in its journal.
+//! A killed program: its journal has the events that its file lacks.
 
 use floodmark_trace::journal::state::{NOTE_LENGTH_OFFSET, NOTE_OFFSET, StopNote, new_state};
 use floodmark_trace::{Loss, Micros, Outcome, StackId, Trace};
@@ -12,7 +12,7 @@ use floodmark_trace::journal::{
     CHUNK_BYTES, CHUNK_HEADER_BYTES, Entry, JournalWriter, LedgerLine, read_journal,
 };
 
-/// Losses that say what the program was like, not how the file was read.
+/// Losses that depend on the program, not on how the file was read.
 fn own_losses(trace: &Trace) -> Vec<&Loss> {
     let is_own = |loss: &&Loss| {
         matches!(
@@ -74,7 +74,7 @@ proptest! {
         prop_assert_eq!((found.lost, found.is_ledger_damaged), (0, false));
     }
 
-    /// Whatever is damaged: each record is read as it was written, or counted as lost.
+    /// With any damage, each record is read as it was written or counted as lost.
     #[test]
     fn damage_is_counted_to_the_record(
         program in any_program(),
@@ -123,7 +123,7 @@ fn a_damaged_record_is_a_lost_event() {
     assert!(shown(&trace).iter().any(|loss| loss.starts_with("1 event is missing")), "{trace:?}");
 }
 
-/// Only what is not in the file is lost with its chunk.
+/// A lost chunk loses only records that are not in the file.
 #[test]
 fn a_damaged_record_that_was_flushed_is_not_lost() {
     let entries = record(&three_allocations());
@@ -237,7 +237,7 @@ fn a_half_written_flush_is_taken_from_the_journal() {
     assert_eq!(trace.losses.0, [Loss::Unfinished]);
 }
 
-/// What a reader says about the end, with and without a state file.
+/// The ending as read, with and without a state file.
 #[test]
 fn a_state_says_how_the_recording_ended() {
     let entries = record(&three_allocations());

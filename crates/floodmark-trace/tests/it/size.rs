@@ -3,10 +3,10 @@
 use floodmark_testing::training_loop::write_loop;
 use floodmark_trace::read_trace;
 
-/// The budget that users are promised.
+/// The documented limit.
 const MOST_BYTES_PER_EVENT: usize = 12;
 
-/// Also with flushes as small as those of a program that allocates slowly.
+/// Also with the small flushes of a program that allocates slowly.
 #[test]
 fn an_event_of_a_training_loop_takes_at_most_twelve_bytes() {
     for flush_rows in [4_000, 64_000] {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::recording::{possible_program, record};
 
 proptest! {
-    /// The peak of a step is torch's highest total in it, the one it began with included.
+    /// The peak of a step is torch's highest total in it, including the first.
     #[test]
     fn the_peak_of_a_step_is_torchs(program in possible_program()) {
         let mut assembler = Assembler::default();

@@ -15,7 +15,7 @@ fn finished() -> Vec<u8> {
 }
 
 #[test]
-fn an_answer_behind_the_ending_comes_back_and_nothing_is_lost() {
+fn an_answer_after_the_ending_is_read_and_nothing_is_lost() {
     let mut file = finished();
     append_answer(&mut file, "plan", r#"{"gpu": "Grüße"}"#).unwrap();
     let trace = read_trace(&file, &[]).unwrap();
@@ -100,7 +100,7 @@ fn a_damaged_answer_is_a_missing_frame_and_no_more() {
 }
 
 #[test]
-fn what_is_no_trace_or_no_answer_is_refused() {
+fn other_files_and_too_long_answers_are_refused() {
     let mut other = b"PK\x03\x04".to_vec();
     assert!(matches!(append_answer(&mut other, "plan", "{}"), Err(StoreError::Read(_))));
     let mut file = finished();
