@@ -1,5 +1,5 @@
-//! What was live at a time and need not have been: gradients that are not read again, and an optimizer's
-//! temporaries. The answers name the allocations, so that the program can be simulated without them.
+//! Avoidable memory at a time: gradients that are not read again, and an optimizer's temporaries. The
+//! answers name the allocations, so that the program can be simulated without them.
 
 use floodmark_trace::{Allocation, AllocationId, Bytes, Category, Trace};
 use hashbrown::HashSet;
@@ -11,7 +11,7 @@ use crate::allocation::context::{Context, Phase};
 use crate::grouping::live_groups::Live;
 use crate::moment::Moment;
 
-/// Allocations that need not have been there.
+/// Avoidable allocations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Avoidable {
     /// How much they are.
@@ -35,11 +35,11 @@ impl Avoidable {
     }
 }
 
-/// Gradients that an optimizer has used already and that the backward pass has not come to again:
+/// Gradients that an optimizer has used already and that the backward pass has not reached again:
 /// `zero_grad(set_to_none=True)` before the forward pass would have freed them.
 ///
-/// They were made before the last `step` of an optimizer ended. Between that and the moment, the backward
-/// pass made nothing in the module that their name begins with; a parameter that another module uses too
+/// They were allocated before the last `step` of an optimizer ended. Since then the backward pass
+/// allocated nothing in the module that their name begins with; a parameter that another module uses too
 /// (tied weights) counts as long as its own has not run. Inside an optimizer's `step` there are none.
 pub fn stale_gradients(trace: &Trace, context: &Context, moment: &Moment) -> Avoidable {
     let live = Live::at(trace, moment);
@@ -61,14 +61,14 @@ pub fn stale_gradients(trace: &Trace, context: &Context, moment: &Moment) -> Avo
         let module = live.name(id).and_then(|name| name.rsplit_once('.'));
         match module {
             Some((module, _)) => !reached.contains(&Some(module)),
-            // Whose it is is not known: it counts while no backward runs at all.
+            // Its module is unknown: it counts while no backward pass runs.
             None => reached.is_empty(),
         }
     })
 }
 
-/// What an optimizer's `step` allocated and freed within it, and was live at the time: mostly the lists
-/// of temporaries of `foreach` implementations.
+/// The temporaries of an optimizer's `step` that are live at the time: mostly the lists of `foreach`
+/// implementations.
 pub fn optimizer_temporaries(trace: &Trace, context: &Context, moment: &Moment) -> Avoidable {
     let live = Live::at(trace, moment);
     Avoidable::from_live(&live, |id| is_optimizer_temporary(trace, context, id))
@@ -79,7 +79,7 @@ pub(crate) fn is_optimizer_temporary(trace: &Trace, context: &Context, id: Alloc
     context.work(id) == Phase::Optimizer && category(trace, context, id) == Category::Temporary
 }
 
-/// What was allocated after one event and before another.
+/// The allocations after one event and before another.
 fn since(
     trace: &Trace,
     after: u32,

@@ -1,4 +1,4 @@
-//! What fills the memory at the peak, in terms of what could be changed: every live byte has one cause.
+//! The causes of the peak, by what could be changed: every live byte has one cause.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::allocation::location::allocation_location;
 use crate::grouping::live_groups::Live;
 use crate::moment::Moment;
 
-/// What a part of the peak is.
+/// The cause of a part of the peak.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum CauseKind {
-    /// Logits, and what the loss allocates beside them.
+    /// Logits, and the loss's other tensors.
     Logits,
     /// Activations of blocks that a model runs one after another.
     BlockActivations,
@@ -32,7 +32,7 @@ pub enum CauseKind {
     Gradients,
     /// State of optimizers.
     OptimizerState,
-    /// What an optimizer's `step` allocates and frees.
+    /// Temporaries of an optimizer's `step`.
     OptimizerTemporaries,
     /// Other temporaries.
     Temporaries,
@@ -44,7 +44,7 @@ pub enum CauseKind {
     Workspaces,
     /// Buffers and buckets of collectives.
     Communication,
-    /// Keys and values that inference keeps.
+    /// The KV cache.
     KvCache,
     /// The request that failed.
     FailedAllocation,
@@ -53,7 +53,7 @@ pub enum CauseKind {
 }
 
 impl CauseKind {
-    /// What it is called.
+    /// Its name.
     fn name(self) -> &'static str {
         match self {
             Self::Logits => "logits and loss",
@@ -84,13 +84,13 @@ pub struct Cause {
     pub bytes: Bytes,
     /// How many allocations.
     pub count: u64,
-    /// What it is, in words.
+    /// Its description.
     pub name: String,
-    /// The location with the most bytes of it.
+    /// The location with most of its bytes.
     pub location: Option<String>,
 }
 
-/// What the causes of a peak are found from.
+/// The facts from which the causes of a peak are found.
 pub(crate) struct CauseContext<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) context: &'a Context,
@@ -99,7 +99,7 @@ pub(crate) struct CauseContext<'a> {
 }
 
 impl CauseContext<'_> {
-    /// What is live at a moment, the largest cause first.
+    /// The causes of live memory at a time, the largest first.
     pub(crate) fn causes_at(&self, moment: &Moment) -> Vec<Cause> {
         let live = Live::at(self.trace, moment);
         let groups = live.group_by_with_unseen(CauseKind::Unknown, |id, _| self.kind(id));

@@ -1,9 +1,9 @@
-//! What was live from long before the peak until long after it.
+//! Memory that was live from long before the peak until long after it.
 //!
 //! A trace does not record when memory is used, only when it is allocated and freed. *Idle* is therefore
 //! judged by lifetime alone: allocated at least a twentieth of the recording before the peak, and freed
 //! at least as long after it or never. Lines are ranked by bytes times the part of the recording for
-//! which they are live; their category says whether they could have been elsewhere meanwhile.
+//! which they are live; their category shows whether they could be moved to the host meanwhile.
 
 use floodmark_trace::{Allocation, AllocationId, Bytes, Category, Device, Trace};
 use schemars::JsonSchema;
@@ -18,19 +18,20 @@ use crate::moment::at::At;
 use crate::moment::{Moment, default_device, moment};
 use crate::question_error::QuestionError;
 
-/// How far the peak must be from both ends of a life, as a part of the recording: one in this many.
+/// The least distance of the peak from both ends of a lifetime, as a part of the recording: one in
+/// this many.
 const LONG: u64 = 20;
 
-/// What a line holds through the peak, of one category.
+/// The idle memory of a line, of one category.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct IdleLine {
     /// How much.
     pub bytes: Bytes,
-    /// For which part of the recording, on average over the bytes: 1 is all of it.
+    /// The part of the recording for which it is live, averaged over the bytes: 1 is all of it.
     pub fraction: f64,
     /// How many allocations.
     pub count: u64,
-    /// What they are to the program.
+    /// Their category.
     #[schemars(with = "Category")]
     pub category: &'static str,
     /// The line, in words.
@@ -40,7 +41,7 @@ pub struct IdleLine {
     pub allocations: Vec<AllocationId>,
 }
 
-/// What lies there at the peak since long before, until long after.
+/// Memory that is live from long before the peak until long after it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Idle {
     /// The device.

@@ -1,6 +1,6 @@
-//! Logits, and what a loss over a vocabulary allocates beside them.
+//! Logits, and the other tensors of a loss over a vocabulary.
 //!
-//! The functions of cross entropy are on the stack of what they allocate. Other losses, such as those of preference
+//! Cross-entropy functions are on the stacks of their allocations. Other losses, such as those of preference
 //! optimization, start from the output of a linear layer behind the blocks whose size is a multiple of the vocabulary's.
 //! The largest of these tensors has the size of the logits in the precision of the loss; tensors of that size, of its
 //! half or double, before and after it and in its backward pass are copies, casts and gradients of it.
@@ -25,13 +25,13 @@ const LOSS_FUNCTIONS: [&str; 7] = [
     "ForCausalLMLoss",
     "ForMaskedLMLoss",
 ];
-/// A matrix with so many rows, twice as many as columns, is of a vocabulary.
+/// The least rows of a vocabulary matrix, which also has at least twice as many rows as columns.
 const LEAST_VOCABULARY: u64 = 8000;
-/// In this many parts a loss is computed when it is chunked.
+/// The number of chunks of a chunked loss.
 pub(crate) const CHUNKS: u64 = 8;
-/// Sizes may differ by so many percent: labels are shifted by one token.
+/// The percentage by which sizes may differ: labels are shifted by one token.
 const TOLERANCE_PERCENT: u64 = 3;
-/// Loss tensors below this part of the peak are not worth a change.
+/// Loss tensors below this part of the peak get no advice.
 const LEAST_PART: u64 = 50;
 
 /// The tensors of a loss over a vocabulary.
@@ -42,7 +42,7 @@ pub(crate) struct Logits {
 }
 
 impl Logits {
-    /// Finds them, where they are large beside the peak.
+    /// Finds them, if they are large relative to the peak.
     pub(crate) fn find(
         trace: &Trace,
         context: &Context,
@@ -85,7 +85,7 @@ impl Logits {
         Some(Self { allocations })
     }
 
-    /// What computing the loss in parts does to the requests.
+    /// The requests with a chunked loss.
     pub(crate) fn chunked(&self, trace: &Trace) -> Edits {
         let part = |id: &AllocationId| {
             let bytes = trace.allocations[id.index()].requested.0 / CHUNKS;
@@ -95,7 +95,7 @@ impl Logits {
     }
 }
 
-/// The numbers of rows of the parameters that are as large as those of a vocabulary.
+/// The row counts of parameters as large as a vocabulary.
 fn vocabularies(trace: &Trace) -> BTreeSet<u64> {
     let parameters = trace.labels().filter(|label| label.category == Category::Parameter);
     let rows = parameters.filter_map(|label| {
@@ -131,7 +131,7 @@ fn is_size_of(bytes: u64, logits: u64) -> bool {
         .any(|size| bytes.abs_diff(size) <= size / 100 * TOLERANCE_PERCENT)
 }
 
-/// Whether a stack has the function of a loss, each asked once.
+/// Whether a stack has the function of a loss; cached for each function.
 struct LossStacks<'a> {
     trace: &'a Trace,
     known: HashMap<StackId, bool>,

@@ -1,9 +1,8 @@
-//! What to change, with the bytes that each change saves.
+//! Advice: changes, with the bytes that each saves.
 //!
-//! First what fills the peak ([`causes`]), then changes. No figure here is a guess. A change of the allocator's
-//! settings is simulated; a change of the program is made to its requests ([`Edits`]) and these are simulated. Where
-//! there is no caching allocator, what is left of the events is added up again. What a figure rests on is said
-//! beside it.
+//! First what fills the peak ([`causes`]), then changes. Every figure is computed. A change of the allocator's
+//! settings is simulated; a change of the program is made to its requests ([`Edits`]) and these are simulated.
+//! Without a caching allocator, the remaining events are summed again. Each figure states its assumptions.
 
 pub(crate) mod avoidable;
 pub(crate) mod causes;
@@ -35,12 +34,12 @@ use crate::moment::{Moment, check_device, default_device, moment};
 use crate::question_error::QuestionError;
 use crate::steps::leaks::leaks;
 
-/// Lines that lie idle, and leaks: so many of each.
+/// The most idle lines, and the most leaks, in an answer.
 const MOST_LINES: usize = 3;
-/// What saves less than one part in this many is not worth a word.
+/// A change that saves less than one part in this many is left out.
 const LEAST_PART: u64 = 200;
 
-/// What a change is about.
+/// The subject of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AdviceKind {
@@ -60,28 +59,28 @@ pub enum AdviceKind {
     Logits,
 }
 
-/// One thing to change.
+/// One change.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Advice {
-    /// What it is about.
+    /// Its subject.
     pub kind: AdviceKind,
-    /// What was found.
+    /// The finding.
     pub finding: String,
     /// What to do.
     pub change: String,
-    /// What the figures assume of the changed program; empty where they assume nothing.
+    /// The assumptions about the changed program; empty if there are none.
     pub assumes: &'static str,
-    /// How much less would be allocated at the peak.
+    /// By how much the peak of allocated bytes falls.
     pub saves_allocated: Bytes,
-    /// How much less would be reserved at most; null without a caching allocator.
+    /// By how much the peak of reserved bytes falls; null without a caching allocator.
     pub saves_reserved: Option<Bytes>,
-    /// The peak of what would be allocated.
+    /// The peak of allocated bytes with the change.
     pub peak_allocated: Bytes,
     /// The peak of reserved bytes with the change.
     pub peak_reserved: Option<Bytes>,
 }
 
-/// What to change in a program, with the bytes that each change saves.
+/// Advice for a program, with the bytes that each change saves.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct AdviceReport {
     /// The version of floodmark that wrote the answer.
@@ -90,17 +89,18 @@ pub struct AdviceReport {
     pub format: u32,
     /// The device.
     pub device: Device,
-    /// The peak of allocated bytes; where an allocation failed, what it would have been had it succeeded.
+    /// The peak of allocated bytes; after a failed allocation, the peak that its success would
+    /// give.
     pub peak_allocated: Bytes,
     /// The peak of reserved bytes, in the same way; null without a caching allocator.
     pub peak_reserved: Option<Bytes>,
     /// How many allocations failed in the recording.
     pub failed_requests: usize,
-    /// Whether the simulation comes to what was recorded; null when nothing could be simulated.
+    /// Whether the simulation agrees with the recording; null when nothing could be simulated.
     pub is_reproduced: Option<bool>,
-    /// What fills the memory at the failed allocation, or else at the peak: the largest cause first.
+    /// The causes of live memory at the failed allocation, or else at the peak: the largest first.
     pub causes: Vec<Cause>,
-    /// What was checked without a finding, or could not be checked.
+    /// Checks without a finding, and checks that were not possible.
     pub notes: Vec<String>,
     /// What to change, the largest saving first.
     pub advice: Vec<Advice>,
@@ -108,7 +108,7 @@ pub struct AdviceReport {
     pub losses: Losses,
 }
 
-/// Looks for what could be changed.
+/// Finds changes that save memory.
 pub fn advise(trace: &Trace, device: Option<Device>) -> Result<AdviceReport, QuestionError> {
     let device = match device {
         Some(device) => device.canonical(),
@@ -155,7 +155,7 @@ struct Adviser<'a> {
     trace: &'a Trace,
     device: Device,
     simulated: Option<SimulatedProgram>,
-    /// What the simulation of the recording comes to: allocated and reserved.
+    /// The simulated peaks of the recording: allocated and reserved.
     peak: (Bytes, Bytes),
     is_reproduced: Option<bool>,
     advice: Vec<Advice>,
@@ -306,12 +306,13 @@ impl<'a> Adviser<'a> {
                 "the program already shards its model ({words}): all figures are those of this rank"
             )
         }));
-        let mut said = 0;
+        let mut listed = 0;
         for line in found.rows {
-            // What the model uses in every step is there to stay.
+            // Excludes memory that the model uses in every step.
             let stays =
                 [Category::Parameter, Category::Gradient, Category::Buffer, Category::Workspace];
-            if said == MOST_LINES || stays.iter().any(|category| category.name() == line.category) {
+            if listed == MOST_LINES || stays.iter().any(|category| category.name() == line.category)
+            {
                 continue;
             }
             let is_unknown = line.category == Category::Unknown.name();
@@ -326,7 +327,7 @@ impl<'a> Adviser<'a> {
                 free_or_recompute(self.device, is_unknown).to_owned()
             };
             if self.without(AdviceKind::Idle, finding, &change, &line.allocations) {
-                said += 1;
+                listed += 1;
             }
         }
     }
@@ -358,7 +359,7 @@ impl<'a> Adviser<'a> {
         Ok(())
     }
 
-    /// What fills the peak; and checkpointing and a chunked loss, where there is something to gain.
+    /// The causes of the peak; and checkpointing and a chunked loss, if they save something.
     fn activations_and_loss(&mut self, context: &Context) -> Result<Vec<Cause>, QuestionError> {
         let at = failed_or_peak(self.trace, context, self.device)?;
         let Found { causes, blocks, logits } = find_causes(self.trace, context, &at);
@@ -394,7 +395,7 @@ impl<'a> Adviser<'a> {
     }
 }
 
-/// What fills the memory at a moment, and what that was found from.
+/// The causes of live memory at a time, and the facts behind them.
 struct Found {
     causes: Vec<Cause>,
     blocks: Option<RepeatedBlocks>,
@@ -409,7 +410,7 @@ fn find_causes(trace: &Trace, context: &Context, at: &Moment) -> Found {
     Found { causes: parts.causes_at(at), blocks, logits }
 }
 
-/// What fills the memory of a device at its peak, the largest cause first.
+/// The causes of a device's live memory at its peak, the largest first.
 pub(crate) fn causes_at_peak(trace: &Trace, device: Device) -> Result<Vec<Cause>, QuestionError> {
     let context = Context::new(trace);
     let at = moment(trace, &context, device, At::Peak)?;
@@ -429,7 +430,7 @@ fn failed_or_peak(
     moment(trace, context, device, At::Oom).or_else(|_| moment(trace, context, device, At::Peak))
 }
 
-/// Those of every step: with other ones at the peak nothing would be won.
+/// In every step: otherwise the peak would only move to another step.
 fn all_optimizer_temporaries(
     trace: &Trace,
     context: &Context,
@@ -440,7 +441,7 @@ fn all_optimizer_temporaries(
     ids.map(|(id, _)| id).filter(|&id| is_optimizer_temporary(trace, context, id)).collect()
 }
 
-/// How to have less of what is idle at the peak. On the CPU it is in host memory already.
+/// How to reduce idle memory. On the CPU it is in host memory already.
 fn free_or_recompute(device: Device, is_unknown: bool) -> &'static str {
     match (device.is_cpu(), is_unknown) {
         (false, true) => {
@@ -454,7 +455,7 @@ fn free_or_recompute(device: Device, is_unknown: bool) -> &'static str {
     }
 }
 
-/// How to have less optimizer state; what the program does already is no advice.
+/// How to reduce optimizer state, without changes that the program has already.
 fn less_optimizer_state(device: Device, sharding: Option<Sharding>, bytes: Bytes) -> String {
     let less = "use an optimizer with less state";
     let (done, more) = match sharding {

@@ -18,7 +18,7 @@ const SMALL_PART: u64 = 20;
 /// One run of a block: forward pass, and number of the block.
 type Run = (Option<u32>, u32);
 
-/// What a run of a block allocates.
+/// The allocations of a run of a block.
 #[derive(Debug, Default)]
 struct BlockRun {
     /// The last event of its forward.
@@ -26,7 +26,7 @@ struct BlockRun {
     activations: Vec<AllocationId>,
 }
 
-/// What checkpointing every block does to the requests.
+/// The requests with every block checkpointed.
 pub(crate) fn checkpointing(trace: &Trace, context: &Context, blocks: &RepeatedBlocks) -> Edits {
     let mut runs: BTreeMap<Run, BlockRun> = BTreeMap::new();
     for (id, allocation) in (0_u32..).map(AllocationId).zip(&trace.allocations) {
@@ -56,7 +56,7 @@ pub(crate) fn checkpointing(trace: &Trace, context: &Context, blocks: &RepeatedB
     edits
 }
 
-/// The last tensor of a block that is not small beside its largest one.
+/// The last tensor of a block that is not small relative to its largest.
 fn output(trace: &Trace, activations: &[AllocationId]) -> Option<AllocationId> {
     let bytes = |id: &AllocationId| trace.allocations[id.index()].rounded.0;
     let largest = activations.iter().map(bytes).max()?;

@@ -2,8 +2,8 @@
 //!
 //! In a recording they are modules of one class, or whose qualified names differ in numbers alone: `layers.0` to
 //! `layers.23`. `docs/design/plan.md` has the rules, which `repeated_blocks.py` follows for the modules of a program.
-//! A torch snapshot has no names. There a block is what lies between two runs of the same call stack, where
-//! the stacks that hold most activations all recur equally often.
+//! A torch snapshot has no names. There a block lies between two runs of the same call stack, if the stacks with most
+//! activations all recur equally often.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +14,14 @@ use crate::allocation::category::category;
 use crate::allocation::context::{Context, Phase};
 use crate::allocation::location::frame;
 
-/// Two or three blocks are taken only where there are no more of any kind.
+/// Two or three blocks are used only if no kind has more.
 const LEAST_BLOCKS: [usize; 2] = [4, 2];
 /// In a snapshot, two runs of a line may be chance.
 const LEAST_RUNS: usize = 4;
-/// More names of containers than this are not spelled out.
+/// The most names of containers that are listed.
 const MOST_NAMES: usize = 4;
 
-/// What blocks are called.
+/// The names of blocks.
 #[derive(Debug, Clone)]
 pub(crate) enum BlocksName {
     /// Their qualified names, with `*` for the numbers: `layers.*`, or `layer1.*, layer2.*`.
@@ -33,7 +33,7 @@ pub(crate) enum BlocksName {
 /// Blocks of one kind.
 #[derive(Debug, Clone)]
 pub(crate) struct RepeatedBlocks {
-    /// What they are called.
+    /// Their name.
     pub(crate) name: BlocksName,
     /// Their class, where all have the same.
     pub(crate) class: Option<String>,

@@ -1,9 +1,9 @@
-//! Whether a program shards its model over ranks already: then sharding is no advice.
+//! Whether a program shards its model over ranks already: then sharding is not advised.
 
 use floodmark_trace::{Code, StackId, Trace};
 use hashbrown::HashSet;
 
-/// What shards the model, and over how many ranks.
+/// The library that shards the model, and the number of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sharding {
     library: &'static str,

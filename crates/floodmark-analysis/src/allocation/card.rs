@@ -1,7 +1,7 @@
-//! All that is known of one allocation: what it is, what allocated it, how long it was live, and its partner.
+//! One allocation: its category, its location, its lifetime, and its partner.
 //!
-//! The partner of a forward allocation is what the backward pass of the same operator allocated in the same step,
-//! and the other way round: both have the stack of the forward operator.
+//! The partner of a forward allocation was allocated by the backward pass of the same operator in the same step,
+//! and vice versa: both have the stack of the forward operator.
 
 use floodmark_trace::{Allocation, AllocationId, Bytes, Category, Device, StackId, Trace};
 use floodmark_trace::{TextId, stack_flags};
@@ -16,10 +16,10 @@ use crate::allocation::tensor_module::TensorModules;
 use crate::allocation::use_times::{freed, last_use_seconds, saved_seconds};
 use crate::question_error::QuestionError;
 
-/// An operator that runs in a loop has many partners; those nearest in time are given.
+/// An operator that runs in a loop has many partners; the nearest in time are listed.
 const MOST_PARTNERS: usize = 8;
 
-/// All that is known of one allocation.
+/// The facts about one allocation.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct AllocationCard {
     /// Its number in the trace.
@@ -28,7 +28,7 @@ pub struct AllocationCard {
     pub device: Device,
     /// The size of its block.
     pub bytes: Bytes,
-    /// What the program requested.
+    /// The requested bytes.
     pub requested: Bytes,
     /// Its address, as hexadecimal digits after `0x`: too large for a number of JavaScript.
     pub address: String,
@@ -39,7 +39,7 @@ pub struct AllocationCard {
     /// Its category.
     #[schemars(with = "Category")]
     pub category: &'static str,
-    /// What the program was doing.
+    /// The phase of the program.
     pub phase: Option<String>,
     /// The step that allocated it, where there are steps.
     pub step: Option<u32>,
@@ -69,14 +69,14 @@ pub struct AllocationCard {
     pub freed_seconds: Option<f64>,
     /// Whether it was live when the recording began.
     pub before_recording: bool,
-    /// What the same operator allocated in the other direction.
+    /// Allocations of the same operator in the other direction.
     pub partner: Option<Partner>,
 }
 
-/// What the operator of an allocation allocated in the other direction.
+/// The allocations of an operator in the other direction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Partner {
-    /// In which direction: `forward` or `backward`.
+    /// The direction: `forward` or `backward`.
     pub kind: PartnerKind,
     /// The allocations, nearest in time first.
     pub ids: Vec<u32>,
@@ -107,7 +107,7 @@ pub enum PartnerKind {
     Backward,
 }
 
-/// Tells all that is known of an allocation.
+/// Collects the facts about an allocation.
 pub fn allocation_card(
     trace: &Trace,
     context: &Context,

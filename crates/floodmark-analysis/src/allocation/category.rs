@@ -1,4 +1,4 @@
-//! What an allocation is to the program.
+//! The category of an allocation.
 //!
 //! A label, where the recorder found one, is a fact and wins. Then the frames of its call stack decide
 //! ([`crate::allocation::frame_rules`]): parameters, gradients, communication and KV caches. Otherwise lifetime
@@ -19,14 +19,14 @@
 //! - `unknown`: everything else. `buffer` and `workspace` come from labels alone. A torch snapshot has no labels:
 //!   `derived_category` has what is added there.
 //!
-//! What is still live at the end of the recording cannot be a temporary: no event frees it.
+//! Memory that is live at the end of the recording is never a temporary: no event frees it.
 
 use floodmark_trace::{Allocation, AllocationId, Category, EventNumber, Trace};
 
 use crate::allocation::context::{Context, Phase};
 use crate::allocation::frame_rules::Role;
 
-/// More than happen while a constructor computes a parameter.
+/// More events than a constructor needs to compute a parameter.
 const MANY_EVENTS: u32 = 16;
 
 /// The category of an allocation.
@@ -34,7 +34,7 @@ pub fn category(trace: &Trace, context: &Context, id: AllocationId) -> Category 
     let Some(allocation) = trace.allocations.get(id.index()) else { return Category::Unknown };
     let role = context.roles().of_stack(allocation.stack);
     if let Some(label) = trace.label(allocation.label) {
-        // A module may keep its KV cache in a buffer: the narrower word says more.
+        // A module may keep its KV cache in a buffer: `KV cache` is more specific.
         let is_cache = role == Role::KvCache && label.category == Category::Buffer;
         return if is_cache { Category::KvCache } else { label.category };
     }
@@ -65,7 +65,7 @@ pub fn category(trace: &Trace, context: &Context, id: AllocationId) -> Category 
     }
 }
 
-/// What the frames of its call stack say, where that is enough.
+/// The category from the frames of its call stack, if they decide it.
 pub(crate) fn by_frames(
     context: &Context,
     id: AllocationId,
@@ -96,7 +96,7 @@ pub(crate) fn by_frames(
 }
 
 /// Whether it outlived the function that allocated it: a parameter that was freed when the model got another data type or
-/// device. What a constructor needs while it runs is freed within a few events.
+/// device. A constructor's temporaries are freed within a few events.
 fn is_replaced(allocation: &Allocation) -> bool {
     let events = |freed: EventNumber| freed.get().saturating_sub(allocation.made_at);
     allocation.freed_at.is_some_and(|freed| events(freed) >= MANY_EVENTS)

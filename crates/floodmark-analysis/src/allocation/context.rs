@@ -26,7 +26,7 @@ use crate::allocation::derived_category;
 use crate::allocation::frame_rules::FrameRoles;
 use crate::allocation::generation::{GenerationScan, StepKind};
 
-/// What the program was doing.
+/// The phase of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// The model, or the loss after it.
@@ -35,7 +35,7 @@ pub enum Phase {
     Backward,
     /// An optimizer's `step`.
     Optimizer,
-    /// What the user called it.
+    /// The user's name of it.
     Named(TextId),
     /// None of these.
     Outside,
@@ -75,9 +75,9 @@ pub struct Context {
     optimizer_ends: Vec<u32>,
     /// Per allocation of a torch snapshot: the category that is derived, if one is. Empty for a recording.
     derived: Vec<Option<Category>>,
-    /// What the frames of each call stack say.
+    /// The roles of the frames of each call stack.
     roles: FrameRoles,
-    /// How large labelled parameters are.
+    /// The sizes of labelled parameters.
     parameter_sizes: HashSet<Bytes>,
 }
 
@@ -89,7 +89,7 @@ impl Context {
         scan.context
     }
 
-    /// What a snapshot does not record, and stacks, lifetimes and sizes show.
+    /// Categories that a snapshot does not record, derived from stacks, lifetimes and sizes.
     pub(crate) fn derived(&self, id: AllocationId) -> Option<Category> {
         self.derived.get(id.index()).copied().flatten()
     }
@@ -99,7 +99,7 @@ impl Context {
         self.cache_stacks.contains(&stack)
     }
 
-    /// What the frames of each call stack say.
+    /// The roles of the frames of each call stack.
     pub(crate) fn roles(&self) -> &FrameRoles {
         &self.roles
     }
@@ -230,7 +230,8 @@ pub(crate) struct ContextScan {
     has_forward: bool,
     /// Per thread: how many optimizers run.
     optimizers: Vec<u32>,
-    /// Per thread: how many of them raised. Their ends are recorded right before the next one begins.
+    /// Per thread: the optimizers that raised. Their ends are recorded right before the next one
+    /// begins.
     raised: Vec<u32>,
     /// Counts forward passes, from 0: advances when a backward, an optimizer or a step ends one.
     pass_number: u32,
@@ -293,7 +294,7 @@ impl ContextScan {
                 Subject::Step(_) => self.end_step(at),
                 Subject::Label { allocation, label } => self.label(trace, allocation, label),
                 Subject::Saved(_) => self.has_saved = true,
-                // The backward does not come any more, but all was made for it.
+                // The backward pass does not follow, but the allocations were made for it.
                 Subject::Oom(_) if self.has_saved => self.find_loss(),
                 Subject::Free { .. }
                 | Subject::FreeCompleted(_)
@@ -337,7 +338,7 @@ impl ContextScan {
         generation.note_cache_stacks(&mut context.cache_stacks);
     }
 
-    /// The program trains: forwards are no steps of it.
+    /// The program trains: its forwards are not steps.
     fn train(&mut self) {
         if self.generation.take().is_some() && !self.context.step_kinds.is_empty() {
             self.context.step_ends.clear();
@@ -387,7 +388,7 @@ impl ContextScan {
         self.enter(at, Some(work));
     }
 
-    /// What was allocated outside the model, after its forward, belongs to the computation of the loss.
+    /// Allocations outside the model, after its forward, belong to the computation of the loss.
     fn find_loss(&mut self) {
         for loss in self.maybe_loss.drain(..) {
             self.context.work[loss.index()] = Phase::Forward;
@@ -470,7 +471,7 @@ impl ContextScan {
     fn end_step(&mut self, at: u32) {
         self.context.step_ends.push(at);
         self.has_forward = false;
-        // An optimizer that raised never said that it ended.
+        // An optimizer that raised has no end event.
         self.optimizers.fill(0);
         self.end_forward();
         self.enter(at, None);

@@ -22,10 +22,11 @@ use crate::allocation::context::{Context, Phase};
 use crate::allocation::frame_rules::Role;
 
 const MIB: u64 = 1 << 20;
-/// What torch gives cuBLAS: on Hopper and later GPUs, on others, and to cuBLASLt.
+/// The sizes of torch's workspaces: for cuBLAS on Hopper and later GPUs, on others, and for
+/// cuBLASLt.
 const WORKSPACES: [u64; 3] = [32 * MIB, 8 * MIB + MIB / 8, MIB];
 
-/// Per allocation the category that stacks, lifetimes and sizes give it, if they do.
+/// Per allocation the category derived from stacks, lifetimes and sizes, if any.
 pub(crate) fn derive(trace: &Trace, context: &Context) -> Vec<Option<Category>> {
     let mut workspaces = Workspaces::default();
     let mut parameters = HashSet::new();
@@ -88,7 +89,8 @@ struct Workspaces {
 }
 
 impl Workspaces {
-    /// A handle has its workspace from its first product on, so a later allocation of that size is another thing.
+    /// A handle has its workspace from its first product on, so a later allocation of that size is
+    /// not a workspace.
     fn find(
         &mut self,
         context: &Context,

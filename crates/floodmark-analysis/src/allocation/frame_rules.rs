@@ -1,4 +1,4 @@
-//! What the frames of a call stack say about the tensors that are allocated below them.
+//! The roles of the tensors allocated below the frames of a call stack.
 //!
 //! One table, for recordings and for torch snapshots. The innermost frame that has a rule decides. The names are
 //! those of torch, transformers and servers of language models; a function that none of them has has no rule.
@@ -8,19 +8,20 @@
 use floodmark_trace::{Code, CodeId, StackId, Trace};
 use hashbrown::HashMap;
 
-/// What a frame says about a tensor.
+/// The role that a frame gives to a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Role {
     /// Nothing.
     #[default]
     None,
-    /// It may be a parameter: a class or function that often builds models. Believed in a torch snapshot alone.
+    /// It may be a parameter: a class or function that often builds models. Used only for a torch
+    /// snapshot.
     Builder,
-    /// It holds data or a cache: nothing that it builds is a parameter.
+    /// It builds data or a cache, not parameters.
     Holder,
-    /// An optimizer is built: it is state, if it lives on.
+    /// An optimizer is built: optimizer state, if it stays live.
     OptimizerBuilder,
-    /// A model is built, loaded, moved or copied: it is a parameter, if it lives on.
+    /// A model is built, loaded, moved or copied: a parameter, if it stays live.
     Model,
     /// A parameter, or a shard of one.
     Parameter,
@@ -28,9 +29,10 @@ pub(crate) enum Role {
     Gradient,
     /// Allocates the input of a reduce-scatter first, then its output.
     ReduceScatter,
-    /// What a reduce-scatter writes: gradients if they outlive the backward pass, communication if not.
+    /// The output of a reduce-scatter: gradients if they outlive the backward pass, communication
+    /// if not.
     ReducedGradient,
-    /// What a collective reads or writes, or a bucket.
+    /// The input or output of a collective, or a bucket.
     Communication,
     /// Keys and values of attention, kept from token to token.
     KvCache,
@@ -107,7 +109,7 @@ const HOLDERS: [&str; 2] = ["data", "cache"];
 /// Functions that allocate a cache of keys and values, in any file.
 const KV_CACHE_VERBS: [&str; 6] = ["alloc", "init", "create", "make", "setup", "reserve"];
 
-/// What the frames of every call stack say; grows with the trace.
+/// The roles of the frames of every call stack; grows with the trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FrameRoles {
     stacks: Vec<Role>,
@@ -117,7 +119,7 @@ pub(crate) struct FrameRoles {
 }
 
 impl FrameRoles {
-    /// What the innermost frame with a rule says.
+    /// The role of the innermost frame with a rule.
     pub(crate) fn of_stack(&self, stack: StackId) -> Role {
         self.stacks.get(stack.index()).copied().unwrap_or_default()
     }
@@ -141,7 +143,7 @@ impl FrameRoles {
         }
         let own = *self.codes[at].get_or_insert_with(|| role_of_code(trace, stack.code));
         let above = self.of_stack(stack.parent);
-        // A general name says less than any frame around it that has a rule.
+        // A general name has lower priority than any outer frame with a rule.
         if own == Role::None || own == Role::Builder && above != Role::None {
             above
         } else if own == Role::ReduceScatter {
@@ -172,7 +174,7 @@ fn is_file(path: &str, pattern: &str) -> bool {
     }
 }
 
-/// Roles of functions in any file, by what programs usually call them.
+/// Roles of functions in any file, by their usual names.
 fn role_by_name(code: &Code, function: &str) -> Role {
     let file = code.file.rsplit(['/', '\\']).next().unwrap_or_default();
     let class = code.name.strip_suffix(function).unwrap_or_default();

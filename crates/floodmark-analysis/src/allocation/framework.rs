@@ -23,7 +23,7 @@ pub enum FrameChoice {
     Native,
 }
 
-/// The text names no choice of frames.
+/// The text is not a choice of frames.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("frames are `program` or `all`")]
 pub struct NotFrames;
@@ -41,7 +41,7 @@ impl FromStr for FrameChoice {
 }
 
 impl FrameChoice {
-    /// `Native` where torch's own frames are wanted.
+    /// `Native` to include torch's own frames.
     pub fn with_torch_frames(torch_frames: bool) -> Self {
         if torch_frames { Self::Native } else { Self::default() }
     }

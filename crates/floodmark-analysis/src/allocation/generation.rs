@@ -46,7 +46,7 @@ pub(crate) struct GeneratedStep {
     pub(crate) kind: StepKind,
 }
 
-/// What one thread allocates below one outermost module.
+/// The allocations of one thread below one outermost module.
 #[derive(Debug, Clone)]
 struct Forward {
     model: ModuleId,
@@ -65,11 +65,11 @@ struct Forward {
 struct Past {
     end: u32,
     input: Bytes,
-    /// What outlived it, by call stack: bytes, and allocations.
+    /// Allocations that outlived it, by call stack: bytes and count.
     kept: HashMap<StackId, (u64, Vec<AllocationId>)>,
 }
 
-/// What is known of an outermost module.
+/// The state of an outermost module.
 #[derive(Debug, Clone, Default)]
 struct Model {
     /// Keys and values that were live when its last forward ended.
@@ -168,7 +168,7 @@ impl GenerationScan {
         let before = model.cache.iter().chain(&self.outside);
         let before: Vec<&Allocation> =
             before.map(get).filter(|one| one.is_live_after(forward.begin)).collect();
-        // What a caller replaces is freed after the forward's last allocation.
+        // A caller frees replaced tensors after the forward's last allocation.
         let replaces = before.iter().any(|one| !one.is_live_after(forward.last));
         let kind = match (made.is_empty(), before.is_empty()) {
             (false, true) => Some(StepKind::Prefill),
@@ -202,7 +202,7 @@ impl GenerationScan {
         self.models.get(&lead).is_none_or(|lead| lead.last_begin < model.last_begin)
     }
 
-    /// Looks for a cache that grows by the same bytes from each of four forwards to the next.
+    /// Finds a cache that grows by the same bytes in each of four forwards.
     fn growth(
         &mut self,
         trace: &Trace,
@@ -264,7 +264,7 @@ impl Model {
         if self.decode_input == Some(input) { StepKind::Decode } else { StepKind::Prefill }
     }
 
-    /// By what a forward allocates, where the cache was allocated before.
+    /// By the allocations of a forward, if the cache was allocated before.
     fn kind_by_bytes(&self, bytes: Bytes) -> StepKind {
         let is_shorter = self.prefill_bytes.is_some_and(|prefill| bytes < prefill);
         if is_shorter { StepKind::Decode } else { StepKind::Prefill }

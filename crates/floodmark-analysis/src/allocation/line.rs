@@ -5,16 +5,16 @@ use hashbrown::HashMap;
 
 use crate::allocation::location::{Frame, Line, Lines, marked};
 
-/// A row of a report by line: what it is called, and its frame where it has one.
+/// A row of a report by line: its name, and its frame if it has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllocationLine {
-    /// As the report has it under `where`.
+    /// The report's `where`.
     pub location: String,
     /// The frame; none for blocks without one, and for those from before the recording.
     pub frame: Option<Frame>,
 }
 
-/// Finds the row of every allocation; each line is put into words once.
+/// Finds the row of every allocation; each line is formatted once.
 #[derive(Debug)]
 pub struct AllocationLines<'a> {
     trace: &'a Trace,

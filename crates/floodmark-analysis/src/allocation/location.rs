@@ -47,8 +47,8 @@ pub(crate) fn user_node(trace: &Trace, id: StackId, torch_frames: bool) -> Optio
     Some(user.map_or(innermost.0, |(node, _)| node))
 }
 
-/// The stack of the call that torch's dispatch passed on: to a mode or a tensor subclass, which called the operator in its
-/// place. The stack itself where nothing was passed on, or where nothing else is left of it.
+/// The stack of the call that torch's dispatch passed on: to a mode or a tensor subclass, which called the operator
+/// instead. The stack itself if nothing was passed on, or if nothing else would remain.
 fn outside_dispatch(trace: &Trace, id: StackId) -> StackId {
     let is_mode = |frame: &(StackId, Stack)| trace.code(frame.1.code).is_some_and(is_mode);
     let mut found = id;
@@ -72,7 +72,7 @@ fn is_passed_on(trace: &Trace, frame: &Stack) -> bool {
     code.is_some_and(|code| code.file.ends_with("torch/_ops.py") || is_mode(code))
 }
 
-/// Whether a function is what torch calls instead of an operator or a function of its own.
+/// Whether torch calls a function instead of an operator or a function of its own.
 fn is_mode(code: &Code) -> bool {
     let name = code.name.rsplit('.').next().unwrap_or_default();
     matches!(name, "__torch_dispatch__" | "__torch_function__")
@@ -123,7 +123,7 @@ pub(crate) fn location(trace: &Trace, id: StackId, backward: bool) -> Option<Str
     Some(marked(frame.to_string(), backward))
 }
 
-/// The same for an allocation, with something to say when it has no frame.
+/// The same for an allocation, with a text for one without a frame.
 pub(crate) fn allocation_location(trace: &Trace, allocation: &Allocation) -> String {
     if allocation.before_recording {
         return BEFORE_RECORDING.to_owned();
@@ -132,10 +132,10 @@ pub(crate) fn allocation_location(trace: &Trace, allocation: &Allocation) -> Str
         .unwrap_or_else(|| Line::without_frame(allocation).location(trace))
 }
 
-/// What the row of blocks from before the recording is called.
+/// The name of the row of blocks from before the recording.
 pub(crate) const BEFORE_RECORDING: &str = "before recording";
 
-/// Adds what tells a backward allocation from the forward one of the same line.
+/// Adds the mark that distinguishes a backward allocation from the forward one of the same line.
 pub(crate) fn marked(location: String, backward: bool) -> String {
     if backward { location + " (backward)" } else { location }
 }
@@ -154,7 +154,7 @@ pub(crate) enum Line {
         op: TextId,
         backward: bool,
     },
-    /// No Python frame; the thread is all that is known.
+    /// No Python frame; only the thread is known.
     Thread {
         thread: u16,
         backward: bool,
@@ -179,7 +179,7 @@ impl Line {
         }
     }
 
-    /// What a line without a frame is called.
+    /// The name of a line without a frame.
     pub(crate) fn location(self, trace: &Trace) -> String {
         match self {
             Self::BeforeRecording => BEFORE_RECORDING.to_owned(),

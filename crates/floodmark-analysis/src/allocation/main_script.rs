@@ -26,8 +26,8 @@ pub fn main_script(trace: &Trace) -> Option<&str> {
     scripts.into_iter().rev().max_by_key(|(_, bytes)| *bytes).map(|(file, _)| file)
 }
 
-/// The folder that paths of the program are shown from, with its last slash: its working directory where the command line
-/// tells it, otherwise the folder of its script.
+/// The folder that paths of the program are shown from, with its last slash: its working directory if the command line
+/// shows it, otherwise the folder of its script.
 pub fn program_folder(trace: &Trace) -> Option<&str> {
     let script = main_script(trace).filter(|script| script.starts_with('/'))?;
     let mut words = trace.header.command.iter().skip(1).map(String::as_str);

@@ -1,26 +1,26 @@
-//! Shorter forms of a location, for where room is short: a terminal, a picture, a page.
+//! Shorter forms of a location, for narrow output: a terminal, a picture, a page.
 //!
 //! The rule, for all of them (the page has a port in `web/src/base/paths.ts`; both are tested with
 //! `fixtures/locations.json`):
 //!
 //! 1. A path into a folder of installed packages begins below that folder.
-//! 2. Folders go, the outermost first: `…/gpt2/modeling.py:118 (Attention.forward)`.
+//! 2. Folders are dropped, the outermost first: `…/gpt2/modeling.py:118 (Attention.forward)`.
 //! 3. Then the class: `modeling.py:118 (forward)`.
 //! 4. Then the function: `modeling.py:118`. The file and the line stay.
 //!
-//! Of the name of a module or tensor the outer modules go: `….mlp.c_proj`, then `c_proj`; also of a derived one, such as
+//! The name of a module or tensor loses its outer modules: `….mlp.c_proj`, then `c_proj`; also of a derived one, such as
 //! `BertLayer (modeling_bert:669).linear (modeling_bert:109)`. Other texts have no shorter form.
 
 /// Folders into which packages are installed.
 const PACKAGES: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 
-/// What is left of a path, or of a text that begins with one, below the folder of installed packages.
+/// A path, or a text that begins with one, below the folder of installed packages.
 pub fn below_packages(text: &str) -> &str {
     let found = PACKAGES.iter().find_map(|folder| Some(text.rfind(folder)? + folder.len()));
     found.filter(|_| text.starts_with('/')).map_or(text, |at| &text[at..])
 }
 
-/// The text, and ever shorter forms of it, the longest first. The last one says the least that is useful.
+/// The text and shorter forms of it, the longest first. The last one is the shortest useful form.
 pub fn shorter_forms(text: &str) -> Vec<String> {
     let text = below_packages(text);
     let mut forms = vec![text.to_owned()];

@@ -56,10 +56,11 @@ impl<'a> TensorModules<'a> {
     }
 }
 
-/// No program nests modules deeper; a file that says so is not believed.
+/// No program nests modules deeper; a file with deeper ones is damaged.
 const MAX_DEPTH: usize = 64;
 
-/// `a.b` of `a.b.c`, and of `a.b.<C>`: a module that has no name goes by its class, which may have dots in it.
+/// `a.b` of `a.b.c`, and of `a.b.<C>`: a module without a name is named by its class, which may
+/// contain dots.
 pub(crate) fn parent(path: &str) -> Option<&str> {
     let unnamed = path.ends_with('>').then(|| path.rsplit_once(".<")).flatten();
     let (parent, _) = unnamed.or_else(|| path.rsplit_once('.'))?;

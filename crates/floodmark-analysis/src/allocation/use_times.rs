@@ -1,4 +1,4 @@
-//! The life of an allocation in seconds: the one place of the newer questions that reads its events.
+//! The lifetime of an allocation in seconds.
 
 use floodmark_trace::{Allocation, AllocationId, EventNumber, Trace};
 

@@ -4,7 +4,7 @@
 //! - *split*: free blocks of segments that are partly in use, which cannot go back to the driver.
 //! - *unusable*: free blocks that are smaller than the largest request of the recording, be it one that failed.
 //!
-//! Beside them the plain ratio that other tools show: the part of what is reserved that is not allocated.
+//! In addition, the ratio that other tools show: the part of reserved bytes that is not allocated.
 
 use floodmark_allocator::{AllocatorConfig, BlockState, Layout, Now, replay};
 use floodmark_trace::{Bytes, Device, Subject, Trace};
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::allocation::context::Context;
 
-/// How many moments are looked at over time, at most.
+/// The most times that are sampled.
 const MOST_MOMENTS: usize = 200;
 
 /// Wasted memory at a time.
@@ -25,15 +25,15 @@ pub struct Fragmentation {
     pub split: Bytes,
     /// Free blocks that are smaller than the largest request.
     pub unusable: Bytes,
-    /// All that is free.
+    /// All free bytes.
     pub free: Bytes,
     /// How many free blocks there are.
     pub free_blocks: u64,
     /// The largest of them.
     pub largest_free: Bytes,
-    /// What is reserved.
+    /// Reserved bytes.
     pub reserved: Bytes,
-    /// The part of what is reserved that is not allocated.
+    /// The part of reserved bytes that is not allocated.
     pub ratio: f64,
 }
 
@@ -95,9 +95,9 @@ pub(crate) fn largest_request(trace: &Trace, device: Device) -> Bytes {
     made.max(failed.max()).unwrap_or_default()
 }
 
-/// A moment at which the numbers are wanted.
+/// A time at which the numbers are sampled.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct SampleTime {
     pub(crate) event: u32,
     /// The last event up to it that changes something on the device.
     pub(crate) last: u32,
@@ -110,20 +110,20 @@ pub(crate) fn sampled<'w>(
     device: Device,
     config: &AllocatorConfig,
     largest_request: Bytes,
-    moments: &'w [Wanted],
-) -> Vec<(&'w Wanted, Fragmentation)> {
-    let mut wanted = moments.iter().peekable();
+    moments: &'w [SampleTime],
+) -> Vec<(&'w SampleTime, Fragmentation)> {
+    let mut times = moments.iter().peekable();
     let mut found = Vec::new();
     replay(trace, device, config, u32::MAX, |at, now| {
-        while let Some(moment) = wanted.next_if(|moment| moment.last <= at) {
+        while let Some(moment) = times.next_if(|moment| moment.last <= at) {
             found.push((moment, of_now(&now, largest_request)));
         }
     });
     found
 }
 
-/// The ends of steps, or some times; not too many, and none before something is there.
-fn moments(trace: &Trace, context: &Context, device: Device) -> Vec<Wanted> {
+/// The ends of steps, or some times; a limited number, and none before the first allocation.
+fn moments(trace: &Trace, context: &Context, device: Device) -> Vec<SampleTime> {
     let ends: Vec<(u32, Option<u32>)> =
         (0_u32..).zip(context.step_ends()).map(|(step, &end)| (end, Some(step))).collect();
     let events = trace.events.len();
@@ -136,14 +136,14 @@ fn moments(trace: &Trace, context: &Context, device: Device) -> Vec<Wanted> {
     let every = all.len().div_ceil(MOST_MOMENTS).max(1);
     let mut events = (0_u32..).zip(&trace.events).peekable();
     let mut last = None;
-    let mut wanted = Vec::new();
+    let mut times = Vec::new();
     for (event, step) in all.into_iter().step_by(every) {
         while let Some((at, seen)) = events.next_if(|(at, _)| *at <= event) {
             last = if seen.device == device { Some(at) } else { last };
         }
-        wanted.extend(last.map(|last| Wanted { event, last, step }));
+        times.extend(last.map(|last| SampleTime { event, last, step }));
     }
-    wanted
+    times
 }
 
 fn of_now(now: &Now<'_>, largest_request: Bytes) -> Fragmentation {

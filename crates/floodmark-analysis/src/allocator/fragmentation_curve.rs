@@ -4,12 +4,12 @@ use floodmark_trace::{Bytes, Device, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::allocator::fragmentation::{Fragmentation, Wanted, sampled};
+use crate::allocator::fragmentation::{Fragmentation, SampleTime, sampled};
 use crate::allocator::simulation::SimulatedProgram;
 use crate::moment::check_device;
 use crate::question_error::QuestionError;
 
-/// As many times as a picture has room for.
+/// The number of times in a picture.
 const MOMENTS: u32 = 400;
 
 /// Wasted memory at a time.
@@ -42,9 +42,9 @@ pub fn fragmentation_curve(
         SimulatedProgram::new(trace, Some(device), None).map_err(|_| QuestionError::NoSegments)?;
     let here = trace.allocations.iter().filter(|made| made.device == device);
     let largest_request = here.map(|made| made.requested).max().unwrap_or_default();
-    let wanted = evenly_spaced(trace, device);
-    let seconds = |at: &Wanted| trace.events[at.event as usize].time.as_seconds();
-    let found = sampled(trace, device, &simulated.config(), largest_request, &wanted);
+    let times = evenly_spaced(trace, device);
+    let seconds = |at: &SampleTime| trace.events[at.event as usize].time.as_seconds();
+    let found = sampled(trace, device, &simulated.config(), largest_request, &times);
     let points = found
         .into_iter()
         .map(|(at, now)| FragmentationPoint { seconds: seconds(at), now })
@@ -52,17 +52,17 @@ pub fn fragmentation_curve(
     Ok(FragmentationCurve { largest_request, points })
 }
 
-/// The last event of the device in each of as many equal stretches of time.
-fn evenly_spaced(trace: &Trace, device: Device) -> Vec<Wanted> {
+/// The last event of the device in each of this many equal intervals.
+fn evenly_spaced(trace: &Trace, device: Device) -> Vec<SampleTime> {
     let end = trace.end().0.max(1);
-    let mut wanted: Vec<(u64, Wanted)> = Vec::new();
+    let mut times: Vec<(u64, SampleTime)> = Vec::new();
     for (at, event) in (0_u32..).zip(&trace.events).filter(|(_, event)| event.device == device) {
         let stretch = event.time.0 * u64::from(MOMENTS) / end;
-        let here = Wanted { event: at, last: at, step: None };
-        match wanted.last_mut() {
+        let here = SampleTime { event: at, last: at, step: None };
+        match times.last_mut() {
             Some((last, kept)) if *last == stretch => *kept = here,
-            _ => wanted.push((stretch, here)),
+            _ => times.push((stretch, here)),
         }
     }
-    wanted.into_iter().map(|(_, wanted)| wanted).collect()
+    times.into_iter().map(|(_, times)| times).collect()
 }

@@ -1,8 +1,8 @@
 //! The same requests under other settings of the allocator, or on another GPU.
 //!
 //! The requests of a program do not depend on the allocator's settings, so one recording answers for all
-//! of them. Whether the rules are the right ones is tried first: under its own settings the simulation
-//! must come to what was recorded.
+//! of them. The rules are checked first: under its own settings the simulation must agree with the
+//! recording.
 
 use floodmark_allocator::{
     AllocatorConfig, ConfigError, Failure, Limit, Program, Run, Settings, TorchVersion, simulate,
@@ -53,13 +53,13 @@ pub struct RecordedRun {
 pub struct SimulatedRun {
     /// `PYTORCH_CUDA_ALLOC_CONF`.
     pub alloc_conf: String,
-    /// The most that torch could reserve; null for as much as it takes.
+    /// The most that torch could reserve; null for no limit.
     pub memory: Option<Bytes>,
     /// The simulated peak of allocated bytes.
     pub peak_allocated: Bytes,
     /// The simulated peak of reserved bytes.
     pub peak_reserved: Bytes,
-    /// `peak_reserved` less `peak_allocated`.
+    /// `peak_reserved` minus `peak_allocated`.
     pub waste: Bytes,
     /// How often cached memory would have been returned to the driver to make room.
     pub retries: u64,
@@ -67,7 +67,7 @@ pub struct SimulatedRun {
     pub oom: Option<FailedRequest>,
 }
 
-/// What other allocator settings, or another amount of memory, would have done.
+/// The results of other allocator settings, or of another amount of memory.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Simulation {
     /// The version of floodmark that wrote the answer.
@@ -80,20 +80,19 @@ pub struct Simulation {
     pub torch: TorchVersion,
     /// What was recorded.
     pub recorded: RecordedRun,
-    /// Whether the rules give what was recorded, under its own settings.
+    /// Whether the rules reproduce the recording under its own settings.
     pub is_reproduced: bool,
     /// The simulated runs.
     pub runs: Vec<SimulatedRun>,
     /// The number of the best run: none fails, and it reserves least; null when there is one only, or all fail.
     pub best: Option<usize>,
-    /// What the runs do not show, as a sentence, where the recording has a failed allocation: what the program requests
-    /// after it.
+    /// A sentence about what the runs do not show, if the recording has a failed allocation: the requests after it.
     pub scope: Option<&'static str>,
     /// What the recording misses.
     pub losses: Losses,
 }
 
-/// What is asked.
+/// The question.
 #[derive(Debug, Clone, Default)]
 pub struct SimulationQuestion {
     /// The device.
@@ -102,7 +101,7 @@ pub struct SimulationQuestion {
     pub alloc_confs: Vec<String>,
     /// How much may be reserved.
     pub memory: Option<Bytes>,
-    /// Whose rules; the version that recorded when none is named.
+    /// The version of the rules; the recording's own version if none is named.
     pub torch: Option<TorchVersion>,
     /// Whether to try a set of settings that often help.
     pub sweeps: bool,
@@ -122,7 +121,7 @@ const SWEEP: [&str; 10] = [
     "expandable_segments:True,roundup_power2_divisions:16",
 ];
 
-/// Asks what would have been.
+/// Simulates the requests under other settings.
 pub fn simulation(
     trace: &Trace,
     question: &SimulationQuestion,
@@ -130,7 +129,7 @@ pub fn simulation(
     simulation_with(trace, question, |_, _| {})
 }
 
-/// The same, and tells how many of how many settings are done.
+/// The same, and reports progress: finished settings, and all.
 pub fn simulation_with(
     trace: &Trace,
     question: &SimulationQuestion,
@@ -161,7 +160,7 @@ pub fn simulation_with(
     let all = configs.len();
     for (done, config) in configs.into_iter().enumerate() {
         tell(done, all);
-        // What the recording shows is the limit itself, not what a fraction is taken of.
+        // The recording shows the limit itself, not the value that a fraction applies to.
         let is_own = config == simulated.config() && question.memory.is_none();
         let limit = if is_own { limit } else { simulated.limit(&config, limit)? };
         let conf = config.text().to_owned();
@@ -222,7 +221,7 @@ pub(crate) fn is_last_request(trace: &Trace, device: Device, failed: u32) -> boo
     !later.any(|event| event.device == device && matches!(event.subject, Subject::Alloc(_)))
 }
 
-/// What is not known where a change lets the failed request succeed.
+/// What is unknown if a change lets the failed request succeed.
 pub(crate) fn scope(is_last: bool) -> &'static str {
     if is_last {
         "Simulated up to the failed request: the recording ends there, and the rest of the run may need more"
@@ -237,7 +236,7 @@ fn best_of(runs: &[SimulatedRun]) -> Option<usize> {
     lives.min_by_key(|(_, run)| (run.peak_reserved, run.retries)).map(|(at, _)| at)
 }
 
-/// Why there is nothing to simulate.
+/// Why nothing can be simulated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimulationError {
@@ -371,7 +370,7 @@ impl SimulatedProgram {
         }
     }
 
-    /// Whether the rules come to what was recorded.
+    /// Whether the rules reproduce the recording.
     pub(crate) fn reproduces(&self, recorded: &RecordedRun) -> bool {
         let run = self.run(&self.program, self.config(), self.program.limit);
         let stats = &run.stats;

@@ -1,12 +1,12 @@
-//! What is the same place in two traces, whatever ids and folders they have.
+//! Finds the same location in two traces with different ids and folders.
 //!
-//! - A file below `site-packages` or `dist-packages`, or of Python's own library, goes by its path from
-//!   there.
-//! - Every other file is the one with the same path in the other trace. Files that only one trace has are
-//!   paired by how their paths end: the longest ending that exactly one of them has on each side. The scripts that the two
-//!   programs began with are paired even if they have other names, and so are files that the question says were renamed.
+//! - A file below `site-packages` or `dist-packages`, or of Python's own library, is identified by its
+//!   path from there.
+//! - Every other file is the one with the same path in the other trace. Files that only one trace has are paired by how
+//!   their paths end: the longest ending that exactly one of them has on each side. The scripts that the two programs
+//!   began with are paired even if they have other names, and so are the files that the question names as renamed.
 //! - A frame is the same when its file and function are, and it lies as many lines below the function's
-//!   `def`: what changed elsewhere in the file does not matter.
+//!   `def`: changes elsewhere in the file do not matter.
 //!
 //! Addresses are never compared.
 
@@ -26,30 +26,30 @@ pub enum Side {
     B,
 }
 
-/// A place that both traces may have.
+/// A location that both traces may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Spot(u32);
 
-/// Gives the same [`Spot`] to the same place of two traces.
+/// Returns the same [`Spot`] for the same location in two traces.
 pub(crate) struct Aligner<'a> {
     functions: [Functions<'a>; 2],
-    /// What a file of B is called in A.
+    /// The name in A of each file of B.
     renamed: BTreeMap<&'a str, &'a str>,
     /// File, function, which of that name, lines below its `def`.
     spots: HashMap<(&'a str, &'a str, usize, i64), Spot>,
 }
 
 impl<'a> Aligner<'a> {
-    /// `told` has files that were renamed: the path in `a`, or its end, and that in `b`.
-    pub(crate) fn new(a: &'a Trace, b: &'a Trace, told: &[(String, String)]) -> Self {
+    /// `renames` has the renamed files: the path in `a`, or its end, and the path in `b`.
+    pub(crate) fn new(a: &'a Trace, b: &'a Trace, renames: &[(String, String)]) -> Self {
         let functions = [Functions::in_trace(a), Functions::in_trace(b)];
         let scripts = main_script(a).zip(main_script(b));
         let files = functions.each_ref().map(Functions::users_files);
-        let renamed = renamed(files, told, scripts);
+        let renamed = renamed(files, renames, scripts);
         Self { functions, renamed, spots: HashMap::new() }
     }
 
-    /// The place of a node of the call tree of one trace.
+    /// The location of a node of one trace's call tree.
     pub(crate) fn spot(&mut self, side: Side, trace: &'a Trace, node: StackId) -> Option<Spot> {
         let stack = trace.stack(node);
         let code = trace.code(stack.code)?;
@@ -83,7 +83,8 @@ impl<'a> Functions<'a> {
         Self(functions)
     }
 
-    /// Before Python 3.11 every `forward` of a file has the same name: their order tells them apart.
+    /// Before Python 3.11 every `forward` of a file has the same name: their order distinguishes
+    /// them.
     fn which(&self, file: &str, name: &str, first_line: u32) -> usize {
         let lines = self.0.get(&(file, name));
         lines.map_or(0, |lines| lines.range(..first_line).count())
@@ -98,14 +99,14 @@ impl<'a> Functions<'a> {
 /// No path is compared further than this many names.
 const LONGEST_ENDING: usize = 16;
 
-/// What files of B are called in A.
+/// The names in A of the files of B.
 fn renamed<'a>(
     [mut a, mut b]: [BTreeSet<&'a str>; 2],
-    told: &[(String, String)],
+    renames: &[(String, String)],
     scripts: Option<(&'a str, &'a str)>,
 ) -> BTreeMap<&'a str, &'a str> {
     let mut renamed = BTreeMap::new();
-    for (old, new) in told {
+    for (old, new) in renames {
         if let (Some(in_a), Some(in_b)) = (named(&a, old), named(&b, new)) {
             a.remove(in_a);
             b.remove(in_b);
@@ -171,13 +172,13 @@ mod tests {
     fn paired_with(
         a: &[&'static str],
         b: &[&'static str],
-        told: &[(&str, &str)],
+        renames: &[(&str, &str)],
         scripts: Option<(&'static str, &'static str)>,
     ) -> Vec<(&'static str, &'static str)> {
-        let told: Vec<(String, String)> =
-            told.iter().map(|(old, new)| ((*old).to_owned(), (*new).to_owned())).collect();
+        let renames: Vec<(String, String)> =
+            renames.iter().map(|(old, new)| ((*old).to_owned(), (*new).to_owned())).collect();
         let files = [a, b].map(|files| files.iter().copied().collect());
-        renamed(files, &told, scripts).into_iter().collect()
+        renamed(files, &renames, scripts).into_iter().collect()
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub struct DiffCurve {
     pub peak: DiffPoint,
     /// The time that is compared.
     pub at: DiffPoint,
-    /// The way, in order.
+    /// The points of the curve, in order.
     pub points: Vec<DiffPoint>,
 }
 
@@ -100,7 +100,7 @@ fn curve_on(
         last = levels.allocated;
     }
     let kept = way.finish().into_iter().map(|levels| point(levels.seconds, levels.allocated));
-    // What is live at the end stays so until the end.
+    // Memory that is live at the last event stays live until the end.
     let points = kept.chain([point(seconds, last)]).collect();
     Ok(DiffCurve { device, seconds, peak: found(At::Peak)?, at: found(at)?, points })
 }

@@ -1,8 +1,8 @@
-//! What grew between two traces.
+//! The changes between two traces.
 //!
-//! Rows of the two are aligned by what they are about ([`align`] says when two locations are the
-//! same), never by address. A row that is only in one trace has 0 bytes in the other. By module, a row is
-//! what the module made itself, so that the changes of all rows add up to the change of the total.
+//! Rows are aligned by their subject ([`align`] defines when two locations are the same), never by
+//! address. A row that is only in one trace has 0 bytes in the other. By module, a row is what the module
+//! made itself, so that the changes of all rows add up to the change of the total.
 
 pub(crate) mod align;
 pub(crate) mod curves;
@@ -47,9 +47,9 @@ pub struct Total {
     pub a: Bytes,
     /// In the second one.
     pub b: Bytes,
-    /// `b` less `a`.
+    /// `b` minus `a`.
     pub change: i64,
-    /// The same in percent of `a`; null where `a` is nothing.
+    /// The same in percent of `a`; null where `a` is 0.
     pub percent: Option<f64>,
 }
 
@@ -65,7 +65,7 @@ impl Total {
         Some(Self::new(a?, b?))
     }
 
-    /// Whether it grew by more than a limit. From nothing, every growth is more than any percentage.
+    /// Whether it grew by more than a limit. Growth from 0 exceeds any percentage.
     pub fn is_above(&self, limit: Limit) -> bool {
         self.change > 0
             && match limit {
@@ -101,7 +101,7 @@ impl Peaks {
     }
 }
 
-/// What a row has beyond its numbers: of the second trace, or of the first where the second lacks it.
+/// The other fields of a row: from the second trace, or from the first if the second lacks it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum DiffDetail {
@@ -131,7 +131,7 @@ pub enum DiffDetail {
         shape: Option<String>,
         /// The dtype.
         dtype: Option<String>,
-        /// What they are to the program.
+        /// Their category.
         #[schemars(with = "Category")]
         category: &'static str,
     },
@@ -142,7 +142,7 @@ pub enum DiffDetail {
 /// A row of a diff: these fields, and those of its grouping.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DiffRow {
-    /// `b` less `a`.
+    /// `b` minus `a`.
     pub change: i64,
     /// What is allocated in the first trace.
     pub a: Bytes,
@@ -152,14 +152,14 @@ pub struct DiffRow {
     pub count_a: u64,
     /// How many in the second one.
     pub count_b: u64,
-    /// What the row is about: its line, module, operator, category or other name.
+    /// The row's line, module, operator, category or other name.
     pub location: String,
-    /// What this grouping alone has.
+    /// The fields of this grouping.
     #[serde(flatten)]
     pub detail: DiffDetail,
 }
 
-/// What grew between two traces.
+/// The changes between two traces.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Diff {
     /// The version of floodmark that wrote the answer.
@@ -180,7 +180,7 @@ pub struct Diff {
     pub active: Option<Total>,
     /// torch's totals of reserved bytes; null for the CPU.
     pub reserved: Option<Total>,
-    /// The highest totals, whatever the times are.
+    /// The peaks, independent of the times.
     pub peaks: Peaks,
     /// What the recording misses.
     pub losses: Both<Losses>,
@@ -225,7 +225,7 @@ pub(crate) fn in_b(source: QuestionError) -> DiffError {
     DiffError { side: Side::B, source }
 }
 
-/// What of two traces is compared.
+/// Which parts of two traces are compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DiffSides {
     /// The device of each. Where none is named, that of `a` is the one that [`default_device`] finds, and that of `b` the
@@ -258,12 +258,13 @@ impl DiffSides {
     }
 }
 
-/// Asks both traces the same question and says what changed from `a` to `b`.
+/// Answers the same question for both traces, and returns the changes from `a` to `b`.
 pub fn diff(a: &Trace, b: &Trace, question: &Question) -> Result<Diff, DiffError> {
     diff_between(a, b, &DiffSides::new(question.device, question.at), question)
 }
 
-/// Says what changed from a device and a time of `a` to those of `b`; the device and the time of the question do not matter.
+/// Returns the changes from a device and a time of `a` to those of `b`; the device and the time of
+/// the question are ignored.
 pub fn diff_between(
     a: &Trace,
     b: &Trace,
@@ -325,7 +326,7 @@ fn order(row: &DiffRow) -> (std::cmp::Reverse<(u64, Bytes)>, &str) {
     (std::cmp::Reverse((row.change.unsigned_abs(), row.b)), &row.location)
 }
 
-/// Adds what one trace has of a row; the second trace says what the row is called.
+/// Adds one trace's side of a row; the second trace decides the name of the row.
 fn add(rows: &mut BTreeMap<Key, DiffRow>, side: Side, key: Key, part: Part) {
     let Part { bytes, count, location, detail } = part;
     let row = rows.entry(key).or_insert_with(|| DiffRow {

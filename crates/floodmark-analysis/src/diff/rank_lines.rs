@@ -1,7 +1,7 @@
 //! Which lines of a program differ from rank to rank.
 //!
 //! Ranks run one program, so a line of one rank is the line with the same file, number and function of another. Each
-//! rank is asked about its own peak.
+//! rank is examined at its own peak.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::moment::summary::Summary;
 /// What one line of the program has allocated on each rank at its peak.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RankLine {
-    /// The line, or what stands for it where there is none.
+    /// The line, or a description if there is none.
     pub location: String,
     /// The file; null for blocks without a Python frame.
     pub file: Option<String>,
@@ -47,7 +47,7 @@ pub struct RankLines {
     pub lines: Vec<RankLine>,
 }
 
-/// What one rank has at its peak, line by line.
+/// The lines of one rank at its peak.
 pub fn lines_of_rank(trace: &Trace, summary: &Summary, rank: &Rank) -> Vec<Row> {
     let device = summary.devices.iter().find(|device| device.device == rank.device);
     device.map_or_else(Vec::new, |device| by_line::rows(&Live::at(trace, &device.at), false))

@@ -1,7 +1,7 @@
 //! The peaks of several recordings side by side, and which of them stand out.
 //!
 //! A rank stands out when its peak is further from the middle one than three times the usual distance, and by at
-//! least a twentieth of it: ranks of one program differ by a few blocks, and that is no news.
+//! least a twentieth of it: ranks of one program usually differ by a few blocks.
 
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::moment::summary::{DeviceSummary, Summary};
 
-/// Fewer than this have no middle from which one could stand out.
+/// With fewer ranks, none stands out from the middle.
 const FEWEST: usize = 3;
 
 /// A recording that is compared with others.
@@ -21,7 +21,7 @@ pub struct Recording<'a> {
     pub name: &'a str,
     /// Its rank, where known.
     pub rank: Option<u32>,
-    /// What it holds.
+    /// Its trace.
     pub summary: &'a Summary,
 }
 

@@ -1,4 +1,4 @@
-//! What one trace has of each row of a diff.
+//! One trace's side of each row of a diff.
 
 use floodmark_trace::{Bytes, Category, LabelId, StackId};
 
@@ -16,7 +16,7 @@ use crate::grouping::live_groups::{Group, Live};
 use crate::grouping::row::{Detail, Row};
 use crate::grouping::{by_category, by_module, by_op, by_op_call, by_parameter, by_phase, by_step};
 
-/// What makes rows of two traces the same one.
+/// The key by which rows of two traces are aligned.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     spots: Vec<Spot>,
@@ -24,7 +24,7 @@ pub(crate) struct Key {
     backward: bool,
 }
 
-/// What one trace has of a row.
+/// One trace's side of a row.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) bytes: Bytes,
@@ -33,7 +33,7 @@ pub(crate) struct Part {
     pub(crate) detail: DiffDetail,
 }
 
-/// Everything that is there, by what it is about. The same key may come more than once.
+/// Everything that is live, by its key. A key may occur more than once.
 pub(crate) fn parts<'a>(
     live: &Live<'a>,
     context: &Context,
@@ -94,7 +94,7 @@ enum Tensor {
     Unnamed(Line, Category),
 }
 
-/// Sorts what is there by its place in the program.
+/// Sorts what is live by its location in the program.
 struct Sorter<'s, 'a> {
     live: &'s Live<'a>,
     side: Side,
@@ -121,7 +121,7 @@ impl<'a> Sorter<'_, 'a> {
         parts.collect()
     }
 
-    /// What a line is aligned by, its frame where it has one, and what it is called.
+    /// The key of a line, its frame if it has one, and its name.
     fn line(&mut self, lines: &Lines<'a>, line: Line) -> (Key, Option<Frame>, String) {
         let trace = self.live.trace;
         let backward = line.is_backward();

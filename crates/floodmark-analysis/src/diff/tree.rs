@@ -19,7 +19,7 @@ use crate::grouping::live_tree::{LiveTree, add_live};
 use crate::grouping::tree_builder::{TreeBuilder, TreeNode, TreePart};
 use crate::moment::{Moment, moment};
 
-/// What happened to a node from the first trace to the second.
+/// The change of a node from the first trace to the second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DiffKind {
@@ -63,7 +63,7 @@ pub struct DiffNode {
     pub a: Bytes,
     /// What the second trace has.
     pub b: Bytes,
-    /// `b` less `a`.
+    /// `b` minus `a`.
     pub change: i64,
     /// What it allocated itself: the change.
     pub own_change: i64,
@@ -116,7 +116,7 @@ pub fn diff_tree(
     Ok(DiffTree { allocated: Total::new(at.a.allocated, at.b.allocated), at, root })
 }
 
-/// What tells a node from its siblings.
+/// The key of a node among its siblings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
     Spot(Spot),
@@ -214,7 +214,7 @@ impl<'a> LiveTree<'a> for Joined<'a> {
         let found = frame(self.trace, id)?;
         let node = self.tree.child(parent, Key::Spot(spot), Node::default);
         let shown = &mut self.tree.part(node).shown;
-        // The second trace comes second: it says what a node is called.
+        // The second trace is added last: it decides the name of a node.
         (shown.name, shown.file, shown.line) = (found.function, Some(found.file), Some(found.line));
         Some(node)
     }

@@ -1,9 +1,9 @@
 //! Whether a program fits on a GPU, from its recording on a simulated one.
 //!
-//! A program fits when every request was met, and all of them were recorded. Without an allocation on the GPU the answer is unknown: there is
-//! nothing to judge. What it needs of a device is the peak of what was allocated from
-//! the driver, by torch or by others, and the context. Of a device that ran out only a lower bound is
-//! known: what was reserved when the request failed, and the segment that torch requested.
+//! A program fits when every request succeeded, and all requests were recorded. Without an allocation on the GPU the answer is unknown: there
+//! is nothing to judge. What it needs of a device is the peak of what was allocated from the driver, by torch or by others, and the context.
+//! For a device that ran out of memory only a lower bound is known: the reserved bytes when the request failed, plus the segment that torch
+//! requested.
 
 pub(crate) mod processes;
 
@@ -141,7 +141,8 @@ pub struct WholeRun {
 }
 
 impl WholeRun {
-    /// None where it is not known what the run needs, as of a program that takes a share of the memory that it finds.
+    /// `None` if the need of the run is unknown, as for a program that uses a share of the free
+    /// memory.
     pub fn from_estimate(found: &Estimate) -> Option<Self> {
         let takes_share = |device: &DeviceEstimate| device.needed.0 > device.capacity.0 / 2;
         if found.fits != Some(true) || found.devices.iter().any(takes_share) {
@@ -174,7 +175,7 @@ pub struct SharedGpu {
     pub gpu: u32,
     /// How many processes use it.
     pub processes: u32,
-    /// What they need if all reach their peaks at the same time.
+    /// The memory they need if all reach their peaks at the same time.
     pub needed: Bytes,
     /// Its memory.
     pub capacity: Bytes,
@@ -197,30 +198,30 @@ pub struct DeviceEstimate {
     pub peak_allocated: Bytes,
     /// The peak of torch's reserved bytes.
     pub peak_reserved: Bytes,
-    /// What was taken from the driver outside torch.
+    /// The memory allocated from the driver outside torch.
     pub outside_torch: Bytes,
-    /// What the CUDA context takes.
+    /// The memory of the CUDA context.
     pub context: Bytes,
     /// All of these together.
     pub needed: Bytes,
     /// Whether more is needed than `needed`: an allocation failed, and what would have followed is unknown.
     pub is_lower_bound: bool,
-    /// What is left of the capacity.
+    /// The remaining capacity.
     pub headroom: Bytes,
     /// The time of the peak.
     pub at: Moment,
     /// The last allocation that failed.
     pub failed: Option<Moment>,
-    /// What filled it at that time, by category.
+    /// Live memory at that time, by category.
     pub categories: Vec<Row>,
-    /// What filled it at that time, by what could be changed: the largest cause first.
+    /// Live memory at that time, by cause: the largest first.
     pub causes: Vec<Cause>,
     /// The settings of the allocator, of those that were simulated, with which the same requests reserve least; null where
     /// no others reserve less, or none were simulated. They are for the program as it is, where `floodmark plan` asks.
     pub best_settings: Option<String>,
 }
 
-/// Says whether a program fits.
+/// Decides whether a program fits.
 pub fn estimate(trace: &Trace) -> Result<Estimate, QuestionError> {
     let phantom = trace.header.phantom.as_ref().ok_or(QuestionError::NoPhantom)?;
     let found = summary(trace);

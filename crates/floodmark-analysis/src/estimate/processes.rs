@@ -17,15 +17,15 @@ use crate::estimate::{
 };
 use crate::question_error::QuestionError;
 
-/// How a program ended, as seen from outside.
+/// How a program's process ended.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ProgramEnd {
     /// How.
     pub ended: PhantomEnd,
-    /// What it failed with; empty when it did not.
+    /// The error that it failed with; empty if it did not fail.
     pub error: String,
-    /// Whether a process that may have used a GPU has no trace that is whole.
+    /// Whether a process that may have used a GPU lacks a complete trace.
     pub misses_process: bool,
     /// What a step costs, measured after the recording had ended.
     pub cost: Option<StepCost>,
@@ -36,8 +36,8 @@ pub struct ProgramEnd {
     pub whole_run: Option<WholeRun>,
 }
 
-/// Says whether a program fits. The first trace is that of the process that was started, whose `end` counts for
-/// the program where its trace has none.
+/// Decides whether a program fits. The first trace is that of the process that was started, whose `end` counts
+/// for the program where its trace has none.
 pub fn estimate_processes(traces: &[&Trace], end: &ProgramEnd) -> Result<Estimate, QuestionError> {
     let mut found = Vec::new();
     for trace in traces {

@@ -1,4 +1,4 @@
-//! What a report or a diff is asked: which device, which time, and what its rows are.
+//! The question of a report or a diff: the device, the time, and the kind of rows.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -72,7 +72,7 @@ impl By {
     }
 }
 
-/// The text names no grouping.
+/// The text is not a grouping.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a report is by `line`, `stack`, `module`, `op`, `op-call`, `parameter`, `phase`, `category`, `tensor`, `step` or `segment`"
@@ -104,14 +104,14 @@ impl JsonSchema for By {
     }
 }
 
-/// What is asked.
+/// The question.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Question {
     /// Of which device; [`default_device`](crate::moment::default_device) when none is named.
     pub device: Option<Device>,
     /// What the rows are.
     pub by: By,
-    /// At which moment.
+    /// The time.
     pub at: At,
     /// How many rows at most.
     pub top: Option<usize>,

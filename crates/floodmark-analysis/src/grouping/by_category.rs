@@ -1,4 +1,4 @@
-//! What the memory is to the program: parameters, gradients, activations, ….
+//! Live memory by category: parameters, gradients, activations, ….
 
 use floodmark_trace::Category;
 

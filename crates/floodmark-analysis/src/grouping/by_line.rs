@@ -1,4 +1,4 @@
-//! Which lines of the program hold the memory.
+//! Live memory by line of the program.
 //!
 //! A backward allocation goes to the line whose forward caused it, in a row of its own.
 

@@ -1,6 +1,6 @@
-//! Which modules hold the memory: a tree, with what each made itself and what is inside it.
+//! Live memory by module: a tree, with each module's own allocations and those inside it.
 //!
-//! [`crate::allocation::tensor_module`] says which module an allocation belongs to. Containers whose `forward` never runs
+//! [`crate::allocation::tensor_module`] finds the module of an allocation. Containers whose `forward` never runs
 //! (`layers` of `layers.0`) are nodes too.
 
 use floodmark_trace::{Allocation, Bytes, LabelId, StackId, Trace};
@@ -21,7 +21,7 @@ pub(crate) fn rows(live: &Live<'_>, top: usize) -> (usize, Vec<Row>) {
     let total = rows.len();
     if top < total {
         let mut order: Vec<usize> = (0..total).collect();
-        // A module is never smaller than what is inside it, so what is kept is a tree.
+        // A module is never smaller than the modules inside it, so the kept rows are a tree.
         order.sort_by_key(|&at| std::cmp::Reverse(rows[at].bytes));
         let mut kept = vec![false; total];
         order[..top].iter().for_each(|&at| kept[at] = true);
@@ -227,7 +227,7 @@ impl Walk<'_, '_> {
         self.rows[row].count = inside.len() as u64;
         if !inside.is_empty() {
             let middle = inside.len() / 2;
-            // Reorders only what is inside this module, which its parent does not mind.
+            // Reorders only the rows inside this module, so its parent's range stays valid.
             self.rows[row].median = *inside.select_nth_unstable(middle).1;
         }
     }

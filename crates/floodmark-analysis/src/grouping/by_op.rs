@@ -1,4 +1,4 @@
-//! Which operators hold the memory.
+//! Live memory by operator.
 
 use floodmark_trace::TextId;
 

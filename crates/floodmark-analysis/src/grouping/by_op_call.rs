@@ -1,8 +1,8 @@
 //! After which operator calls more was allocated than before: one row for each call that allocated.
 //!
-//! A call lasts until the next one allocates, so that what is freed between two calls counts to the first, and the
-//! growth of all calls is that of the whole recording. A row's `bytes` are what the call allocated and is live at the
-//! moment of the report, so that the rows add up to it as in every other report. The largest growth is first.
+//! A call lasts until the next one allocates, so that a free between two calls counts for the first, and the growth
+//! of all calls is that of the whole recording. A row's `bytes` are what the call allocated and is live at the moment
+//! of the report, so that the rows add up to it as in every other report. The largest growth is first.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

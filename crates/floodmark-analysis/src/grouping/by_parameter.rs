@@ -1,4 +1,4 @@
-//! What each parameter needs: its weight, its gradient and the states that an optimizer has for it.
+//! The memory of each parameter: its weight, its gradient and its optimizer state.
 
 use floodmark_trace::{AllocationId, Bytes, Category};
 
@@ -7,7 +7,7 @@ use crate::allocation::context::Context;
 use crate::grouping::live_groups::Live;
 use crate::grouping::row::{Detail, Row};
 
-/// What belongs to no parameter.
+/// Memory that belongs to no parameter.
 const NO_PARAMETER: &str = "(no parameter)";
 
 pub(crate) fn rows(live: &Live<'_>, context: &Context) -> Vec<Row> {

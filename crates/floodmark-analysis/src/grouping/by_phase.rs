@@ -1,4 +1,4 @@
-//! What the program was doing when it made what is there, and how much was allocated while it did so.
+//! Live memory by the phase that allocated it, with the peak of each phase.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::grouping::live_groups::Live;
 use crate::grouping::row::{Detail, Row};
 use crate::moment::totals::Totals;
 
-/// Phases that made nothing of what is there have a row too: they have a peak.
+/// Phases without live memory have a row too: they have a peak.
 pub(crate) fn rows(live: &Live<'_>, context: &Context, mut peaks: FoundPeaks) -> Vec<Row> {
     let groups = live.group_by_with_unseen(None, |id, _| context.phase(live.trace, id));
     let mut rows: Vec<Row> = Vec::new();
@@ -45,7 +45,7 @@ pub(crate) struct PhasePeaks {
     read: usize,
     found: FoundPeaks,
     /// The peak of allocations that are outside until a backward pass shows that they are the loss's, and one of them:
-    /// what becomes of one becomes of all.
+    /// all of them change together.
     maybe_loss: Option<(AllocationId, (Bytes, Micros))>,
 }
 

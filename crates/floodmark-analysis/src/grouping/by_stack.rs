@@ -1,4 +1,4 @@
-//! Which call stacks hold the memory.
+//! Live memory by call stack.
 
 use floodmark_trace::StackId;
 

@@ -1,8 +1,8 @@
 //! How allocated bytes changed from step to step: peak, end, growth.
 //!
-//! A row's `bytes` are what was made in that step and is there at the moment of the report, so that the
-//! rows add up to it as in every other report. Rows are in the order of the steps; when not all are
-//! shown, the last ones are.
+//! A row's `bytes` were allocated in that step and are live at the time of the report, so that the rows
+//! add up to it as in every other report. Rows are in the order of the steps; when not all are shown,
+//! the last ones are.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::grouping::row::{Detail, Row};
 use crate::moment::category_levels::categories_after;
 use crate::moment::totals::Totals;
 
-/// What happened in one step.
+/// The levels of one step.
 #[derive(Debug, Default)]
 pub(crate) struct Step {
     pub(crate) peak: Bytes,
@@ -104,7 +104,7 @@ fn row(
     group.unwrap_or_else(empty).into_row(context.step_name(number), detail)
 }
 
-/// Every step that ended, and the one that did not when something was allocated in it.
+/// Every finished step, and an unfinished one if something was allocated in it.
 pub(crate) fn steps(trace: &Trace, context: &Context, device: Device) -> Vec<Step> {
     let finished = context.finished_steps();
     if finished == 0 {

@@ -5,7 +5,7 @@ use floodmark_trace::{Allocation, AllocationId, Bytes, Device, Trace};
 use crate::grouping::row::{Detail, Row};
 use crate::moment::Moment;
 
-/// What is there at a moment of a device.
+/// The live allocations of a device at a time.
 #[derive(Debug)]
 pub(crate) struct Live<'a> {
     pub(crate) trace: &'a Trace,
@@ -27,7 +27,7 @@ impl<'a> Live<'a> {
         Self::from_allocations(trace, moment, allocations)
     }
 
-    /// The same, when it is known what is there.
+    /// The same, with known live allocations.
     pub(crate) fn from_allocations(
         trace: &'a Trace,
         moment: &Moment,
@@ -127,13 +127,13 @@ impl<K> Group<K> {
     }
 }
 
-/// What all members have in common, where they do.
+/// The common value of all members, if they have one.
 pub(crate) fn common<T: PartialEq>(mut values: impl Iterator<Item = Option<T>>) -> Option<T> {
     let first = values.next()??;
     values.all(|value| value.as_ref() == Some(&first)).then_some(first)
 }
 
-/// Whether an allocation is there after so many events.
+/// Whether an allocation is live after this number of events.
 pub(crate) fn is_live(allocation: &Allocation, after: u32) -> bool {
     allocation.made_at < after && allocation.freed_at.is_none_or(|freed| freed.get() >= after)
 }

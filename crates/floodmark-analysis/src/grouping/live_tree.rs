@@ -1,4 +1,4 @@
-//! Puts what is live at a time into a tree: by the calls that allocated it, or by modules.
+//! Builds a tree of live memory: by the calls that allocated it, or by modules.
 //!
 //! Frames come outermost first. What the backward pass of a frame allocated lies in a child `backward` of it.
 
@@ -14,10 +14,10 @@ use crate::grouping::by_module::Tree;
 use crate::grouping::live_groups::Live;
 use crate::grouping::tree_builder::module_nodes;
 
-/// Deeper frames count to the one at this depth.
+/// Deeper frames count for the one at this depth.
 pub(crate) const MOST_DEPTH: usize = 200;
 
-/// What the tree is.
+/// The kind of tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum IcicleBy {
     /// Calls.
@@ -27,7 +27,7 @@ pub enum IcicleBy {
     Module,
 }
 
-/// The text names no tree.
+/// The text is not a kind of tree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("an icicle is by `stack` or `module`")]
 pub struct NotAnIcicle;

@@ -20,9 +20,9 @@ pub struct Row {
     pub count: u64,
     /// The middle one of their sizes; the larger of two.
     pub median: Bytes,
-    /// What the row is about: its line, module, operator, category or other name.
+    /// The row's line, module, operator, category or other name.
     pub location: String,
-    /// What this grouping alone has.
+    /// The fields of this grouping.
     #[serde(flatten)]
     pub detail: Detail,
 }
@@ -55,7 +55,7 @@ pub struct Largest {
     pub location: String,
 }
 
-/// What a row has beyond its numbers.
+/// The other fields of a row.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Detail {
@@ -129,7 +129,7 @@ pub enum Detail {
         weight: Bytes,
         /// Its gradient.
         gradient: Bytes,
-        /// What optimizers remember of it from step to step.
+        /// Its optimizer state.
         optimizer_state: Bytes,
     },
     /// A phase.

@@ -1,5 +1,5 @@
-//! Builds the trees of icicles: nodes are found by their keys, sums go from the leaves to the root, and what is too small to
-//! be seen becomes one child `smaller`.
+//! Builds the trees of icicles: nodes are found by their keys, sums go from the leaves to the root, and nodes that are too
+//! small to see become one child `smaller`.
 
 use std::hash::Hash;
 
@@ -11,7 +11,7 @@ use crate::grouping::by_module::Tree;
 /// A node is shown when it has at least this part of all.
 const SMALLEST_PART: u64 = 2000;
 
-/// What a node has while the tree is built.
+/// A node while the tree is built.
 pub(crate) trait TreePart {
     /// The node as the answer has it.
     type Shown: TreeNode;
@@ -28,7 +28,7 @@ pub(crate) trait TreeNode: Sized {
     /// How wide it is: its bytes, with all that is inside.
     fn width(&self) -> Bytes;
 
-    /// What orders nodes that are equally wide.
+    /// The order of nodes with the same width.
     fn order(&self) -> (&str, Option<u32>);
 
     fn children(&mut self) -> &mut Vec<Self>;
