@@ -1,7 +1,7 @@
-//! How a program's memory stands now: for who watches it run.
+//! The current memory of a running program.
 //!
-//! Now is the last event of the trace, which in a growing file is a moment ago. [`history`] is how a device came
-//! there, in as many pieces as there is room for.
+//! "Now" is the last event of the trace, which in a growing file is a moment ago. [`history`] has the earlier
+//! levels of a device, in a chosen number of intervals.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use crate::grouping::row::Detail;
 use crate::moment::at::At;
 use crate::moment::category_levels::CategoryLevels;
 use crate::moment::totals::{Peak, Totals, peaks};
-use crate::moment::{Moment, moment, tell_work};
+use crate::moment::{Moment, moment, set_phase_and_module};
 use crate::time_axis::Axis;
 
-/// Events a second are those of so many seconds.
+/// The seconds over which events per second are counted.
 const RATE_SECONDS: f64 = 5.0;
 
 /// All devices, now.
@@ -69,13 +69,13 @@ pub struct LiveDevice {
     pub last_step_peak: Option<Bytes>,
     /// How many allocations failed.
     pub failed_requests: u64,
-    /// How often the allocator gave memory back to make room; null for the CPU.
+    /// How often the allocator freed cached memory to make room; null for the CPU.
     pub retries: Option<u32>,
     /// What is allocated, by category.
     pub categories: BTreeMap<&'static str, Bytes>,
 }
 
-/// Says how all devices stand.
+/// Summarizes all devices.
 pub fn live_summary(trace: &Trace) -> LiveSummary {
     let context = Context::new(trace);
     let devices = peaks(trace);
@@ -96,7 +96,7 @@ fn live_device(trace: &Trace, context: &Context, peak: &Peak) -> Option<LiveDevi
     let device = peak.device;
     // A device that has a peak has an end.
     let mut now = moment(trace, context, device, At::End).ok()?;
-    tell_work(trace, context, &mut now);
+    set_phase_and_module(trace, context, &mut now);
     let shown = device.to_string();
     let info = trace.header.devices.iter().find(|info| info.device == shown);
     let mut categories = BTreeMap::new();
@@ -148,8 +148,8 @@ fn events_per_second(trace: &Trace) -> f64 {
     if seconds > 0.0 { (trace.events.len() - before) as f64 / seconds } else { 0.0 }
 }
 
-/// The highest allocated bytes in each of so many equal pieces of a window, in seconds: what a piece begins with
-/// counts, too.
+/// The peak of allocated bytes in each of `pieces` equal intervals of a window, in seconds, including the level
+/// at its beginning.
 pub fn history(trace: &Trace, device: Device, from: f64, to: f64, pieces: usize) -> Vec<Bytes> {
     // Of each piece with events, the highest and the last.
     let mut found: Vec<Option<(Bytes, Bytes)>> = vec![None; pieces];
@@ -178,10 +178,10 @@ pub fn history(trace: &Trace, device: Device, from: f64, to: f64, pieces: usize)
     found.into_iter().map(carried).collect()
 }
 
-/// What a device holds of each category, in the order of [`Category::ALL`].
+/// The allocated bytes of each category on a device, in the order of [`Category::ALL`].
 pub type CategoryBytes = [Bytes; Category::ALL.len()];
 
-/// What a device held of each category when it held the most in each of so many equal pieces of an axis, as in
+/// The allocated bytes of each category at the peak of each of `pieces` equal intervals of an axis, as in
 /// [`history`].
 pub fn history_by_category(
     trace: &Trace,

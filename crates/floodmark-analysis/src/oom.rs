@@ -2,14 +2,16 @@
 //!
 //! The memory at that time is replayed block by block. The reason is the first of these that holds:
 //!
-//! 1. *pending frees*: what the program has freed, and a stream still uses, would have been enough.
+//! 1. *pending frees*: blocks that the program has freed, and a stream still uses, would have been
+//!    enough.
 //! 2. *another pool*: all that was free would have been enough, but too little of it was where the request
 //!    could use it: in its own pool, on its own stream.
 //! 3. *fragmentation*: what was free where the request could use it would have been enough, in one block.
 //! 4. *outside torch*: without what others use of the device it would have fit.
-//! 5. *capacity*: it is simply too much.
+//! 5. *capacity*: the program needs more than the device has.
 //!
-//! Proof is by simulation: whether the request is met under other settings, and with how much more memory.
+//! A simulation proves the reason: it shows whether the request succeeds under other settings, and
+//! with how much more memory.
 
 use floodmark_allocator::{AllocatorConfig, BlockState, Layout, Limit, SegmentView, replay, sizes};
 use floodmark_trace::{Bytes, Device, Losses, Subject, Trace};
@@ -79,9 +81,9 @@ pub struct OomReport {
     pub is_own_limit: bool,
     /// The memory of the device, where known.
     pub total: Option<Bytes>,
-    /// What was free on the device, where known.
+    /// The free memory of the device, if known.
     pub device_free: Option<Bytes>,
-    /// What is in use outside torch, the CUDA context included, where known.
+    /// Memory in use outside torch, including the CUDA context, if known.
     pub outside_torch: Option<Bytes>,
     /// torch's reserved bytes; null for the CPU.
     pub reserved: Option<Bytes>,
@@ -111,11 +113,11 @@ pub struct OomReport {
     pub proofs: Vec<Proof>,
     /// Whether nothing was allocated on the device after it: the recording ends there.
     pub is_last: bool,
-    /// What the proofs say nothing about, as a sentence: what the program requests after this request.
+    /// A sentence about what the proofs do not cover: later requests of the program.
     pub scope: String,
-    /// What filled the memory, by line.
+    /// Live memory, by line.
     pub lines: Vec<Row>,
-    /// What filled the memory, by module.
+    /// Live memory, by module.
     pub modules: Vec<Row>,
     /// What the recording misses.
     pub losses: Losses,
@@ -125,7 +127,7 @@ pub struct OomReport {
 const TRIED: [&str; 3] =
     ["expandable_segments:True", "max_split_size_mb:128", "garbage_collection_threshold:0.8"];
 
-/// Explains the last request that failed.
+/// Explains the last failed request.
 pub fn oom(
     trace: &Trace,
     device: Option<Device>,
@@ -379,7 +381,7 @@ fn fits(simulated: &SimulatedProgram, config: AllocatorConfig, limit: Limit, eve
     simulated.run(&simulated.program, config, Some(limit)).met.contains(&event)
 }
 
-/// The least that must be added for the request to be met, to 2 MiB.
+/// The least additional memory with which the request succeeds, in steps of 2 MiB.
 fn needed(simulated: &SimulatedProgram, limit: Limit, event: u32) -> Option<Bytes> {
     let more =
         |units: u64| Limit { bytes: limit.bytes + Bytes(units * sizes::ROUND_LARGE), ..limit };

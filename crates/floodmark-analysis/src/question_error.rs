@@ -1,4 +1,4 @@
-//! Why a question has no answer, and which one would.
+//! Why a question has no answer, and which question has one.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ pub enum QuestionError {
     /// The trace has no allocation at all.
     #[error("the trace has no allocations")]
     NothingAllocated,
-    /// No allocation is in what is left of a recording.
+    /// The readable part of a recording has no allocation.
     #[error("no allocation is left in the trace: {missing}")]
     NothingLeft {
         /// What is missing from the recording.
         missing: Loss,
     },
-    /// The trace has nothing of this device.
+    /// The trace has no events of this device.
     #[error("nothing was recorded on {device}; the trace has {}", Listed(.recorded))]
     NoSuchDevice {
         /// The requested one.
@@ -25,22 +25,22 @@ pub enum QuestionError {
         /// Those that are there.
         recorded: Vec<Device>,
     },
-    /// The allocator of the device tells nothing of segments.
+    /// The allocator of the device reports no segments.
     #[error("the trace has no segments: its allocator does not report them")]
     NoSegments,
     /// Segments of two traces have nothing in common.
     #[error("two traces cannot be compared by segment: their addresses differ")]
     SegmentsDiffer,
-    /// Every request was met.
+    /// Every request succeeded.
     #[error("no allocation failed in this trace")]
     NoOom,
-    /// Every request was met in what is left of a recording.
+    /// Every request succeeded in the readable part of a recording.
     #[error("no allocation failed in what is left of the trace: {missing}")]
     NoOomLeft {
         /// What is missing from the recording.
         missing: Loss,
     },
-    /// Every request on this device was met; others were not.
+    /// Every request on this device succeeded; one on another device failed.
     #[error("no allocation failed on {device}; one failed on {failed}")]
     NoOomOn {
         /// The requested one.
@@ -93,7 +93,7 @@ pub enum QuestionError {
         /// The requested phase.
         phase: &'static str,
     },
-    /// The picture is not cut that finely.
+    /// The picture has no such tile.
     #[error(
         "there is no tile {tile} on level {level}; level {deepest} is the last, and level n has 2^n tiles"
     )]

@@ -24,16 +24,16 @@ const MOST_KNOTS: usize = 2048;
 const LEAST_IDLE_MICROS: u64 = 500_000;
 /// and is at least this part of the recording,
 const LEAST_IDLE_PART: u64 = 20;
-/// and as long as so many events usually take.
+/// and as long as this many events usually take.
 const LEAST_IDLE_EVENTS: u64 = 64;
 /// An idle stretch is as wide as this part of all that is not idle.
 const IDLE_PART: u64 = 60;
-/// An event or a step is so many units wide; a unit of time is a microsecond.
+/// The width of an event or a step in units; a unit of time is a microsecond.
 const UNITS: u64 = 1_000_000;
 /// How many columns an event has where a picture is enlarged most.
 const EVENT_COLUMNS: u64 = 8;
 
-/// What is spread evenly along an axis.
+/// The unit that is spread evenly along an axis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AxisBy {
@@ -46,7 +46,7 @@ pub enum AxisBy {
     Steps,
 }
 
-/// The text names no axis.
+/// The text is not an axis.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("an axis is `time`, `events` or `steps`")]
 pub struct NotAnAxis;
@@ -149,7 +149,7 @@ pub(crate) struct AxisMap {
     /// Times rise from knot to knot, units do not fall.
     knots: Vec<(u64, u64)>,
     breaks: Vec<(u64, u64)>,
-    /// The units of the narrowest column that still says something.
+    /// The units of the narrowest useful column.
     finest: u64,
 }
 

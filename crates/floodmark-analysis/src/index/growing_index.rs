@@ -1,4 +1,4 @@
-//! What questions about a trace that grows share: every event is read once, however many questions follow.
+//! The shared state of questions about a growing trace: every event is read once.
 //!
 //! A question then costs what is new since the last one, what is live at the moment that it is about, and the size of
 //! its answer. The index answers [`GrowingIndex::summary`], [`GrowingIndex::report`],
@@ -44,7 +44,7 @@ pub struct GrowingIndex {
     layers: Mutex<BTreeMap<Device, LayerIndex>>,
 }
 
-/// What questions about one device share.
+/// The shared state of questions about one device.
 #[derive(Debug)]
 pub(crate) struct DeviceIndex {
     pub(crate) moments: MomentIndex,
@@ -61,7 +61,7 @@ struct LayerIndex {
     runs: Runs,
 }
 
-/// What the runs follow from: another one makes others.
+/// The definitions behind the runs: a change of them requires new runs.
 #[derive(Debug, PartialEq, Eq)]
 struct LayerKey {
     source: LayerSource,

@@ -1,4 +1,4 @@
-//! What many questions about one trace need, worked out once.
+//! The shared state of many questions about one trace, computed once.
 //!
 //! A report is computed once, and reads the events itself. A page has many questions about one trace,
 //! one with every move of the cursor; its server keeps one of these beside the trace.
@@ -20,7 +20,7 @@ pub struct TraceIndex {
 }
 
 impl TraceIndex {
-    /// Reads the events once, and judges every allocation.
+    /// Reads the events once, and finds the category of every allocation.
     pub fn new(trace: &Trace) -> Self {
         let context = Context::new(trace);
         let ids = (0_u32..).map(AllocationId).zip(&trace.allocations).map(|(id, _)| id);
@@ -33,7 +33,7 @@ impl TraceIndex {
         &self.context
     }
 
-    /// What an allocation is to the program.
+    /// The category of an allocation.
     pub fn category(&self, id: AllocationId) -> Category {
         self.categories.get(id.index()).copied().unwrap_or(Category::Unknown)
     }

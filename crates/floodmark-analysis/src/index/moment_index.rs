@@ -1,4 +1,4 @@
-//! What is there at any moment of a device, without reading the events before it again.
+//! The live allocations at any time of a device, without reading earlier events again.
 //!
 //! Kept are the totals every [`TOTALS_EVERY`] events, and from time to time the allocations that are there: after
 //! as many new ones as were live, and never fewer than [`LIVE_EVERY`]. So all of them together are not longer
@@ -32,7 +32,7 @@ pub struct MomentIndex {
     wait: usize,
 }
 
-/// What was live at an allocation.
+/// The live allocations at one allocation.
 #[derive(Debug, Clone)]
 struct Known {
     /// The allocation.
@@ -99,7 +99,7 @@ impl MomentIndex {
                 last.map_or((0, &[][..]), |known| (known.next as usize, known.live.as_slice()));
             let to = from + self.wait;
             let Some(next) = trace.allocations.get(to) else { return };
-            // Of one whose frame is lost it is not known when it was made.
+            // The time of an allocation is unknown if its frame is lost.
             if next.made_at as usize >= trace.events.len() {
                 self.wait += 1;
                 continue;
@@ -117,7 +117,7 @@ impl MomentIndex {
         &self.peak
     }
 
-    /// Whose moments they are.
+    /// The device.
     pub fn device(&self) -> Device {
         self.device
     }
@@ -145,13 +145,13 @@ impl MomentIndex {
         totals
     }
 
-    /// What is there after so many events, in the order in which it was made.
+    /// The live allocations after a number of events, in the order of allocation.
     pub(crate) fn live(&self, trace: &Trace, after: u32) -> Vec<AllocationId> {
         self.made_and_live(trace, 0, allocations_before(trace, after), after)
     }
 
     /// Of the allocations with numbers from `from` on and below `to`, which were made before `after`, those that
-    /// are there after so many events.
+    /// are live after this number of events.
     pub(crate) fn made_and_live(
         &self,
         trace: &Trace,
@@ -163,7 +163,7 @@ impl MomentIndex {
             let allocation = &trace.allocations[*id as usize];
             allocation.device == self.device && is_live(allocation, after)
         };
-        // One from before the time, so that no free between the two is missing.
+        // Uses a list from before the time, so that no later free is missed.
         let known = self.known.partition_point(|known| known.next < to);
         let known =
             known.checked_sub(1).map(|at| &self.known[at]).filter(|known| known.next > from);
@@ -175,7 +175,7 @@ impl MomentIndex {
     }
 }
 
-/// How many allocations had been made after so many events.
+/// The number of allocations up to this number of events.
 pub(crate) fn allocations_before(trace: &Trace, after: u32) -> u32 {
     let past = &trace.events[..(after as usize).min(trace.events.len())];
     let last = past.iter().rev().find_map(|event| event.subject.allocated());

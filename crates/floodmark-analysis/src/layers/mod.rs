@@ -1,9 +1,9 @@
-//! What each layer of a model did to memory: how often and how much it allocated, in forward and in backward,
-//! the peaks of its own memory and of the device, how long its memory was live.
+//! The memory of each layer of a model: how often and how much it allocated, in forward and in backward, the
+//! peaks of its own memory and of the device, how long its memory was live.
 //!
 //! A layer is what a phase of a chosen name marks ([`LayerSource::Phases`]): it runs from the beginning of the phase to its
 //! end. Or it is a module on the stacks of allocations ([`LayerSource::Modules`]): then it runs from its first allocation
-//! until its thread allocates elsewhere. Layers lie inside each other; what happens in one happens in those around it.
+//! until its thread allocates elsewhere. Layers are nested; an event of one also belongs to the layers around it.
 //!
 //! What the backward pass allocates belongs to the layer whose forward pass caused it, where call stacks were recorded.
 //!
@@ -39,7 +39,7 @@ impl LayerSource {
     }
 }
 
-/// What is asked.
+/// The question.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LayerQuestion {
     /// Of which device; [`default_device`](crate::default_device) when none is named.
@@ -50,7 +50,7 @@ pub struct LayerQuestion {
     pub events: Option<usize>,
 }
 
-/// What a layer did, in all of its runs.
+/// The figures of a layer, over all of its runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Layer {
     /// Its qualified name.
@@ -127,7 +127,7 @@ impl LayerEvent {
     }
 }
 
-/// What each layer did.
+/// The figures of each layer.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Layers {
     /// The device.
@@ -149,7 +149,7 @@ pub struct Layers {
     pub events: Vec<LayerEvent>,
 }
 
-/// Answers what each layer did.
+/// Returns the figures of each layer.
 pub fn layers(trace: &Trace, question: &LayerQuestion) -> Result<Layers, QuestionError> {
     let device = chosen_device(trace, question.device)?;
     let most_events = question.events.unwrap_or(usize::MAX);

@@ -237,7 +237,7 @@ impl Followed {
             Some(AllocatedChange::Free(id)) => {
                 let allocation = &now.trace.allocations[id.index()];
                 let node = node_of.get(id.index()).copied().unwrap_or(NO_LAYER);
-                self.let_go(now.trace, node, allocation, now.after.seconds);
+                self.add_lifetime(now.trace, node, allocation, now.after.seconds);
                 self.free(event.thread, allocation.rounded, now.after);
             }
             Some(AllocatedChange::FreeUnknown(bytes)) => self.free(event.thread, bytes, now.after),
@@ -280,7 +280,8 @@ impl Followed {
         });
     }
 
-    fn let_go(&mut self, trace: &Trace, node: u32, allocation: &Allocation, seconds: f64) {
+    /// Adds the lifetime of a freed allocation to its layers.
+    fn add_lifetime(&mut self, trace: &Trace, node: u32, allocation: &Allocation, seconds: f64) {
         let made = trace.events.get(allocation.made_at as usize);
         let made = made.map_or(seconds, |event| event.time.as_seconds());
         self.for_each_layer(node, |_, sums| {
@@ -411,7 +412,7 @@ impl Followed {
         self.noted.push(event);
     }
 
-    /// The device stands this high while all open runs go on.
+    /// Raises the peak of all open runs to this level.
     fn raise(&mut self, now: &Levels) {
         let (allocated, reserved) = (now.allocated, reserved(now));
         self.peaks = (self.peaks.0.max(allocated), self.peaks.1.max(reserved));
@@ -422,7 +423,7 @@ impl Followed {
         }
     }
 
-    /// The device stands this high in a layer and in those around it, whether they run or not.
+    /// Raises the peak of a layer and of those around it to this level, whether they run or not.
     fn raise_around(&mut self, node: u32, now: &Levels) {
         let (allocated, reserved) = (now.allocated, reserved(now));
         self.for_each_layer(node, |layer, _| {

@@ -1,4 +1,4 @@
-//! Which moment a question is about.
+//! The time that a question is about.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
-/// Which moment is meant.
+/// A chosen time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum At {
     /// When allocated bytes first reached their maximum.
@@ -16,7 +16,7 @@ pub enum At {
     Oom,
     /// After the last event.
     End,
-    /// So many seconds after the recording began.
+    /// This many seconds after the recording began.
     Seconds(f64),
     /// When allocated bytes were highest in a step, or in one phase of it.
     Step {
@@ -64,7 +64,7 @@ impl At {
     }
 }
 
-/// The text names no moment.
+/// The text is not a time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a time is `peak`, `oom`, `end`, a step such as `step:3` or `step:3:backward`, or a number of seconds such as `1.25`"

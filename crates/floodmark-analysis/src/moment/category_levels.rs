@@ -1,4 +1,4 @@
-//! What each device holds of each category, as the events go by.
+//! The allocated bytes of each category on each device, event by event.
 
 use std::collections::BTreeMap;
 
@@ -28,13 +28,13 @@ impl<'a> CategoryLevels<'a> {
         Self { trace, context, devices: devices.collect() }
     }
 
-    /// What a device holds of a category.
+    /// The bytes of a category on a device.
     pub fn level(&self, device: Device, category: Category) -> Bytes {
         let found = self.devices.iter().find(|(found, _)| *found == device);
         Bytes(found.map_or(0, |(_, levels)| levels[index_of(category)]))
     }
 
-    /// Takes one more event into account: the category whose level it changed, and the new level.
+    /// Applies one event. Returns the category whose level changed, and the new level.
     pub fn apply(&mut self, event: &Event) -> Option<(Category, Bytes)> {
         let of_block = |id: AllocationId| {
             (category(self.trace, self.context, id), self.trace.allocations[id.index()].rounded.0)
@@ -56,7 +56,8 @@ fn index_of(category: Category) -> usize {
     Category::ALL.iter().position(|&one| one == category).unwrap_or(0)
 }
 
-/// What was allocated, by category, after so many events; the counts must not fall. One pass for all.
+/// The allocated bytes by category after each number of events; the numbers must not fall. One pass
+/// for all.
 pub(crate) fn categories_after(
     trace: &Trace,
     context: &Context,

@@ -1,4 +1,4 @@
-//! How high each category stood by itself, whatever the other categories were at that time.
+//! The peak of each category by itself, independent of the others.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::question_error::QuestionError;
 /// The peaks of one category.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CategoryPeak {
-    /// What the allocations are to the program.
+    /// The category of the allocations.
     #[schemars(with = "Category")]
     pub category: &'static str,
     /// The most bytes of them at one time.

@@ -15,12 +15,13 @@ pub struct Levels {
     pub allocated: Bytes,
     /// torch's total of active bytes; null for the CPU.
     pub active: Option<Bytes>,
-    /// torch's total of reserved bytes; null for the CPU, and until the trace tells it.
+    /// torch's total of reserved bytes; null for the CPU, and until the trace has it.
     pub reserved: Option<Bytes>,
 }
 
 impl Levels {
-    /// Bytes allocated, active and reserved; what a device does not have is what is allocated.
+    /// Allocated, active and reserved bytes; a figure that a device lacks equals the allocated
+    /// bytes.
     pub fn or_allocated(&self) -> (u64, u64, u64) {
         let Self { allocated, active, reserved, .. } = *self;
         (allocated.0, active.unwrap_or(allocated).0, reserved.unwrap_or(allocated).0)
@@ -33,7 +34,7 @@ pub fn levels(trace: &Trace, device: Device) -> impl Iterator<Item = (usize, Lev
     trace.events.iter().enumerate().map(move |(at, event)| {
         totals.apply(trace, event);
         let mut shown = totals;
-        // What was reserved for a block is reported right after it, and belongs to it.
+        // The reserved bytes for a block are reported right after it, and belong to it.
         if let Some(next) = trace.events.get(at + 1)
             && matches!(next.subject, Subject::Reserved(_))
         {
@@ -106,7 +107,7 @@ impl Thinned {
     }
 }
 
-/// Whether an event says something of an allocation and changes no total.
+/// Whether an event annotates an allocation and changes no total.
 fn is_remark(subject: Subject) -> bool {
     matches!(subject, Subject::Label { .. } | Subject::Saved(_) | Subject::Unpacked(_))
 }

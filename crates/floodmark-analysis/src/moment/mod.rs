@@ -36,14 +36,14 @@ pub struct Moment {
     pub seconds: f64,
     /// The step, where there are steps.
     pub step: Option<u32>,
-    /// What the program was doing, where that is known.
+    /// The phase of the program, if known.
     pub phase: Option<String>,
     /// The innermost module that was running, where that is known.
     pub module: Option<String>,
     /// The failed allocation; for `oom` alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<Request>,
-    /// Whose moment it is.
+    /// Its device.
     #[serde(skip)]
     pub device: Device,
     /// How many events of the trace have happened.
@@ -52,7 +52,7 @@ pub struct Moment {
     /// torch's total of allocated bytes.
     #[serde(skip)]
     pub allocated: Bytes,
-    /// What the program requested; `None` while blocks are there of which that is not known.
+    /// The requested bytes; `None` while that is unknown for some live blocks.
     #[serde(skip)]
     pub requested: Option<Bytes>,
     /// torch's total of active bytes; `None` for the CPU.
@@ -66,8 +66,8 @@ pub struct Moment {
     pub unseen: Bytes,
 }
 
-/// The device that is meant when none is named: where the last request failed when that is the
-/// question, otherwise the one with the highest peak; a CUDA device before the CPU.
+/// The default device: for a question about a failed request, the device where the last one failed;
+/// otherwise the device with the highest peak, CUDA before the CPU.
 pub fn default_device(trace: &Trace, at: At) -> Result<Device, QuestionError> {
     if at == At::Oom {
         return device_of_last_oom(trace);
@@ -185,7 +185,7 @@ fn step_moment(
     let time = event_before(after).map_or(Micros(0), |event| trace.events[event].time);
     let what = At::Step { step, phase };
     let mut moment = moment_with(context, what, &totals(after), after, time);
-    tell_work(trace, context, &mut moment);
+    set_phase_and_module(trace, context, &mut moment);
     // Where the step begins with its highest level, the last event is of the step before.
     moment.step = Some(step);
     Ok(moment)
@@ -207,7 +207,7 @@ fn later_moment(
     }
     let after = events_until(trace, seconds);
     let mut moment = moment_with(context, at, &totals(after), after, time);
-    tell_work(trace, context, &mut moment);
+    set_phase_and_module(trace, context, &mut moment);
     Ok(moment)
 }
 
@@ -236,7 +236,7 @@ pub(crate) fn moment_of_peak(
 ) -> Moment {
     let time = event_before(after).map_or(Micros(0), |event| trace.events[event].time);
     let mut moment = moment_with(context, At::Peak, &totals(after), after, time);
-    tell_work(trace, context, &mut moment);
+    set_phase_and_module(trace, context, &mut moment);
     moment
 }
 
@@ -303,9 +303,9 @@ fn moment_with(context: &Context, at: At, totals: &Totals, after: u32, time: Mic
     }
 }
 
-/// What the program was doing: what made the last allocation on the device, unless that was in another
-/// step.
-pub(crate) fn tell_work(trace: &Trace, context: &Context, moment: &mut Moment) {
+/// Sets the phase and module of the time: those of the last allocation on the device, unless that was
+/// in another step.
+pub(crate) fn set_phase_and_module(trace: &Trace, context: &Context, moment: &mut Moment) {
     let past = &trace.events[..moment.after as usize];
     let last = past.iter().rev().filter(|event| event.device == moment.device).find_map(|event| {
         let Subject::Alloc(id) = event.subject else { return None };

@@ -8,7 +8,7 @@ use crate::allocation::context::Context;
 use crate::moment::totals::{Peak, peaks};
 use crate::moment::{Moment, peak_moment};
 
-/// What a recording holds.
+/// The contents of a recording.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Summary {
     /// The version of floodmark that wrote the answer.
@@ -37,7 +37,7 @@ pub struct Summary {
     pub losses: Losses,
 }
 
-/// What a recording holds of one device.
+/// A recording's figures of one device.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct DeviceSummary {
     /// Which.
@@ -123,7 +123,7 @@ fn device_summary(trace: &Trace, peak: &Peak, at: Moment) -> DeviceSummary {
     }
 }
 
-/// Whether the program did it: names are given by the recorder, also on a thread of its own.
+/// Whether the program caused the event: the recorder adds names itself, also on its own thread.
 pub(crate) fn is_of_the_program(event: &Event) -> bool {
     !matches!(event.subject, Subject::Label { .. })
 }

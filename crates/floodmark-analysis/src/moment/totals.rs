@@ -1,4 +1,4 @@
-//! How much is allocated on a device, as the events go by.
+//! The allocated bytes of a device, event by event.
 //!
 //! Allocated is torch's own total: the live blocks that the trace has seen, and those from before the
 //! recording that no event names, less what was freed of these. The CPU allocator keeps no total, so
@@ -80,7 +80,7 @@ impl Totals {
         Levels { seconds, allocated, active, reserved }
     }
 
-    /// Takes one more event into account; those of other devices change nothing.
+    /// Applies one event; those of other devices change nothing.
     pub(crate) fn apply(&mut self, trace: &Trace, event: &Event) {
         if event.device != self.device {
             return;
@@ -94,7 +94,8 @@ impl Totals {
             Subject::Free { allocation: id, deferred } => {
                 let allocation = &trace.allocations[id.index()];
                 self.live = self.live.saturating_sub(allocation.rounded.0);
-                // torch counts the requested bytes until the last stream is done with the block.
+                // torch counts the requested bytes until the last stream has finished using the
+                // block.
                 if deferred {
                     self.awaiting_streams =
                         self.awaiting_streams.saturating_add(allocation.rounded.0);
@@ -165,7 +166,7 @@ impl Peak {
         }
     }
 
-    /// Takes one more event of the device into account, which led to these totals.
+    /// Applies one event of the device, with the totals after it.
     pub(crate) fn follow(&mut self, trace: &Trace, event: &Event, totals: &Totals, after: u32) {
         if let Subject::Alloc(id) = event.subject {
             let allocation = &trace.allocations[id.index()];
@@ -221,7 +222,7 @@ pub(crate) fn peak_after(trace: &Trace, device: Device, edits: &Edits) -> Bytes 
     peak
 }
 
-/// From which events on how many bytes more, or fewer, are saved.
+/// The saved bytes, as changes at events.
 fn saved_changes(trace: &Trace, edits: &Edits) -> Vec<(u32, i128)> {
     let mut changes = Vec::new();
     for (&owner, &edit) in edits {

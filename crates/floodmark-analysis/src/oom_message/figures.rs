@@ -5,7 +5,7 @@
 
 use floodmark_trace::Bytes;
 
-/// Figures from here on are torch's way to print what it could not find out: 2^64 bytes, or a difference below zero.
+/// Figures from here on are unknown: torch prints 2^64 bytes, or a difference below zero.
 const IMPOSSIBLE_BYTES: u64 = 1 << 60;
 
 const UNITS: [(&str, u32); 12] = [
@@ -30,7 +30,7 @@ pub(super) struct Figure {
     pub(super) slack: u64,
 }
 
-/// What a message says of the memory of its device.
+/// The figures of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Figures {
     pub(super) requested: Option<Figure>,
@@ -43,7 +43,7 @@ pub(super) struct Figures {
     /// Reserved and not allocated.
     pub(super) free: Option<Figure>,
     pub(super) private_pools: Option<Figure>,
-    /// "This process has …", where torch could tell which process it is.
+    /// "This process has …", if torch found its own process.
     pub(super) this_process: Option<Figure>,
     /// "Process 123 has …".
     pub(super) processes: Vec<(u64, Figure)>,

@@ -15,14 +15,14 @@ use crate::json_format::FORMAT;
 
 /// A line that is longer is read in parts.
 const LONGEST_LINE: usize = 1 << 16;
-/// What is read of a message, without white space.
+/// The longest message, without white space.
 const LONGEST_MESSAGE: usize = 3000;
-/// What is kept before a marker: it has the words that say whose message it is.
+/// The bytes kept before a marker: they identify the allocator of the message.
 const KEPT_BEFORE: usize = 160;
 /// How many different messages are kept.
 const MOST_MESSAGES: usize = 100;
 
-/// How a message can be recognised.
+/// The texts that identify a message.
 const MARKERS: [&str; 15] = [
     "triedtoallocate",
     "wouldexceedallowedmemory",
@@ -147,7 +147,7 @@ impl OomLogReader {
         })
     }
 
-    /// Takes what is in `line`.
+    /// Processes `line`.
     fn take_line(&mut self) {
         let line = std::mem::take(&mut self.line);
         let uncoloured = without_colours(&line);
@@ -179,7 +179,7 @@ impl OomLogReader {
         }
     }
 
-    /// Looks for markers in what is new; the line begins at `line_start`.
+    /// Finds markers in the new text; the line begins at `line_start`.
     fn search(&mut self, line_start: usize) {
         while let Some((at, length)) = self.next_marker() {
             self.searched = at + length;

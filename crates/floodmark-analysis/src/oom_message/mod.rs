@@ -1,8 +1,8 @@
-//! What torch's out-of-memory messages mean, without a trace.
+//! Explains torch's out-of-memory messages, without a trace.
 //!
-//! [`explain_oom`] reads a text: a pasted message, or a log with messages in it. [`OomLogReader`] reads one that is too
-//! long to hold. `log_reader.rs` finds the messages, `figures.rs` reads their figures, `reason.rs` says what the figures
-//! prove, `remedies.rs` what to try first.
+//! [`explain_oom`] reads a text: a pasted message, or a log with messages in it. [`OomLogReader`] reads a text of any
+//! length. `log_reader.rs` finds the messages, `figures.rs` reads their figures, `reason.rs` derives the reason,
+//! `remedies.rs` chooses what to try first.
 
 mod figures;
 mod log_reader;
@@ -17,7 +17,8 @@ pub use log_reader::OomLogReader;
 
 use crate::allocation::location::Frame;
 
-/// Why an allocation failed, as far as a message shows it. The words that `oom` has for a trace mean the same here.
+/// Why an allocation failed, as far as a message shows it. The names are those of `oom` for a
+/// trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OomMessageReason {
@@ -39,7 +40,7 @@ pub enum OomMessageReason {
     Library,
     /// Memory of the host ran out, not that of a device.
     HostMemory,
-    /// The message does not have the figures that would show it.
+    /// The message lacks the figures that would show it.
     Unknown,
 }
 
@@ -139,7 +140,7 @@ pub struct OomMessage {
     pub source: OomSource,
     /// Why the allocation failed.
     pub reason: OomMessageReason,
-    /// What shows the reason.
+    /// The evidence for the reason.
     pub finding: String,
     /// Facts beside the reason.
     pub notes: Vec<String>,
@@ -181,7 +182,7 @@ pub struct OomMessage {
     pub other_processes: Vec<ProcessMemory>,
 }
 
-/// What the out-of-memory messages of a text mean.
+/// The explained out-of-memory messages of a text.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct OomMessages {
     /// The version of floodmark that wrote the answer.

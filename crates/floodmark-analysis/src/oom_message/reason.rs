@@ -1,4 +1,4 @@
-//! What the figures of a message prove. The first of these that holds is the reason:
+//! The reason that the figures of a message prove: the first of these that holds.
 //!
 //! 1. *huge request*: no device has a tebibyte.
 //! 2. *capacity*: the request alone is larger than the device.
@@ -18,19 +18,19 @@ use floodmark_trace::Bytes;
 use super::figures::{Figure, Figures};
 use super::{OomMessageReason, OomSource};
 
-/// A request from here on is a mistake in a size, for a device and for the host.
+/// A request of at least this size is a mistake in the program, for a device and for the host.
 const HUGE_BYTES: u64 = 1 << 40;
 const HUGE_HOST_BYTES: u64 = 16 << 40;
 /// Memory outside torch that is usual: a CUDA context and a desktop need less.
 const USUAL_OUTSIDE: u64 = 1 << 30;
-/// The driver does not give out the last of its memory.
+/// The driver does not allocate the last of its memory.
 const KEPT_BY_DRIVER: u64 = 256 << 20;
 /// Memory outside torch that is more than this part of the device is a reason, in percent.
 const NOTABLE_PERCENT: u64 = 15;
 /// Reserved and free memory that is less than this part of the device is the slack of blocks, in percent.
 const SLACK_PERCENT: u64 = 1;
 
-/// What is known of the memory at a failed allocation.
+/// The known memory figures at a failed allocation.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Known {
     pub(super) figures: Figures,
@@ -228,7 +228,7 @@ impl Known {
         Some(Verdict::known(OomMessageReason::OutsideTorch, finding))
     }
 
-    /// Whether torch itself has enough that it cannot use for the request.
+    /// Whether torch has enough free memory that it cannot use for the request.
     fn inside_torch(&self, requested: u64, total: Figure, allocated: Figure) -> Option<Verdict> {
         if let Some(pools) = self.figures.private_pools.filter(|pools| pools.bytes >= requested) {
             let finding = format!(

@@ -2,7 +2,7 @@
 
 use super::{OomMessageReason, OomRemedy, OomSource};
 
-/// What the advice depends on beside the reason.
+/// Facts that the advice depends on, in addition to the reason.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Case<'a> {
     pub(super) source: OomSource,
@@ -211,7 +211,7 @@ impl Case<'_> {
     }
 }
 
-/// What reduces the memory that is live.
+/// Ways to reduce live memory.
 fn less() -> Vec<OomRemedy> {
     vec![
         change(

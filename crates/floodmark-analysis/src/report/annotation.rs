@@ -111,7 +111,7 @@ impl Hint for AnnotationError {
     }
 }
 
-/// Says what each line of a file has allocated. `file` is a path, or the end of one.
+/// Returns the allocated bytes of each line of a file. `file` is a path, or the end of one.
 pub fn annotate(
     trace: &Trace,
     device: Option<Device>,

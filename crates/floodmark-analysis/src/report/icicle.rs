@@ -1,7 +1,7 @@
-//! What is there at a moment, as a tree: by the calls that led to it, or by modules.
+//! Live memory as a tree: by the calls that led to it, or by modules.
 //!
-//! What is too small to be seen is one child `smaller` of the node that it is in. Frames of frameworks are left out unless
-//! they are wanted ([`FrameChoice`]).
+//! Children that are too small to see become one child `smaller`. Frames of frameworks are left out unless requested
+//! ([`FrameChoice`]).
 
 use floodmark_trace::{AllocationId, Bytes, Category, Stack, StackId, Trace};
 use schemars::JsonSchema;
@@ -54,7 +54,7 @@ pub struct Icicle {
     pub root: IcicleNode,
 }
 
-/// What is there at a moment, as a tree. Both indexes must be of this trace.
+/// Live memory at a time, as a tree. Both indexes must be of this trace.
 pub fn icicle(
     trace: &Trace,
     index: &TraceIndex,
@@ -97,7 +97,7 @@ impl<'a> LiveTree<'a> for LiveIcicle<'a> {
     }
 }
 
-/// What tells a node from its siblings.
+/// The key of a node among its siblings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Key<'a> {
     /// File, function, line.
@@ -108,7 +108,7 @@ pub(crate) enum Key<'a> {
 /// How many categories there are.
 const CATEGORIES: usize = Category::ALL.len();
 
-/// A node with what its category is found from.
+/// A node, with the bytes that decide its category.
 #[derive(Debug, Default)]
 struct Node {
     /// The bytes of each category, with all that is inside.

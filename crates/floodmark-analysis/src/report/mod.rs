@@ -1,4 +1,4 @@
-//! What filled a device at a moment.
+//! The live memory of a device at a time.
 
 pub(crate) mod annotation;
 pub(crate) mod icicle;
@@ -29,7 +29,7 @@ use crate::moment::category_peaks::category_peaks;
 use crate::moment::{Moment, default_device, moment};
 use crate::question_error::QuestionError;
 
-/// What filled a device at a time.
+/// The live memory of a device at a time.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Report {
     /// The version of floodmark that wrote the answer.
@@ -95,8 +95,7 @@ pub fn add_category_peaks(trace: &Trace, report: &mut Report) -> Result<(), Ques
     Ok(())
 }
 
-/// The same, of a trace that is asked again and again. The question is about the device of the index, whatever
-/// it says itself.
+/// The same for repeated questions. The device of the index replaces that of the question.
 pub fn report_with(
     trace: &Trace,
     index: &TraceIndex,

@@ -1,4 +1,4 @@
-//! One function between what called it and what it called, at a moment.
+//! One function with its callers and callees, at a time.
 //!
 //! Both are trees, as wide as the bytes: callees as in the [icicle](crate::icicle()), callers the other way round, the innermost
 //! first. A function that calls itself is counted once, where it was called first.
@@ -36,7 +36,7 @@ pub struct FunctionBytes {
     pub count: u64,
 }
 
-/// One function between what called it and what it called.
+/// One function with its callers and callees.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Sandwich {
     /// The moment.
@@ -77,11 +77,11 @@ pub fn sandwich(
         .collect();
     let all = paths.all(trace);
     let found = functions(&live, &stacks, &all);
-    let wanted = match function {
+    let requested = match function {
         Some((name, file)) => found.iter().find(|one| one.name == name && one.file == file),
         None => None,
     };
-    let chosen = wanted.or(found.first()).cloned();
+    let chosen = requested.or(found.first()).cloned();
     let Trees { callers, callees } = match &chosen {
         Some(one) => trees(&live, index, &stacks, &all, one),
         None => Trees::default(),
@@ -90,7 +90,7 @@ pub fn sandwich(
     Ok(Sandwich { total: at.allocated, at, functions, function: chosen, callers, callees })
 }
 
-/// The shown frames of every stack that was met.
+/// The shown frames of every stack so far.
 struct Paths<'a> {
     shown: ShownFrames<'a>,
     known: HashMap<StackId, (usize, Vec<(StackId, Stack)>)>,

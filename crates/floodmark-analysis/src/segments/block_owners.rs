@@ -1,4 +1,4 @@
-//! Which lines and tensors have the blocks of a device.
+//! The owners of a device's blocks: lines and tensors.
 
 use floodmark_trace::{AllocationId, Bytes, Trace};
 use hashbrown::HashMap;

@@ -1,4 +1,4 @@
-//! The address space of a device at a moment: what torch took from the driver, and how blocks lie in it.
+//! The address space of a device at a time: the segments and their blocks.
 
 pub(crate) mod block_owners;
 pub(crate) mod simulated_segments;
@@ -44,7 +44,7 @@ impl SegmentsIndex {
     }
 }
 
-/// What a block is to the allocator.
+/// The state of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SegmentBlockState {
@@ -65,7 +65,7 @@ pub struct SegmentBlock {
     pub offset: u64,
     /// How long it is.
     pub bytes: Bytes,
-    /// What it is to the allocator.
+    /// Its state.
     pub state: SegmentBlockState,
     /// Its category, as an index into `categories`; null for a free block.
     pub category: Option<usize>,
@@ -205,7 +205,7 @@ fn block(
     }
 }
 
-/// Takes the blocks of the smallest segments out when there are too many; returns how many.
+/// Removes the blocks of the smallest segments if there are too many; returns how many.
 fn leave_out(segments: &mut [SegmentRow]) -> usize {
     let mut order: Vec<usize> = (0..segments.len()).collect();
     order.sort_by_key(|&at| std::cmp::Reverse(segments[at].bytes));

@@ -1,4 +1,4 @@
-//! The address space that other allocator settings would have led to.
+//! The address space under other allocator settings.
 //!
 //! The requests up to the moment are carried out by the simulator, so its last layout is that of the moment.
 

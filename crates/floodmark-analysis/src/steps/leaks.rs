@@ -43,7 +43,7 @@ pub struct Leak {
     pub steps: u32,
     /// In how many of them it grew.
     pub grew: u32,
-    /// What most of the bytes are to the program.
+    /// The category of most of the bytes.
     #[schemars(with = "Category")]
     pub category: &'static str,
     /// The line, in words.
@@ -60,7 +60,7 @@ pub struct Leak {
     pub backward: bool,
     /// The stack of the newest block, innermost frame first.
     pub frames: Vec<Frame>,
-    /// What it gained and still holds, oldest first.
+    /// Its allocations that are still live, oldest first.
     #[serde(skip)]
     pub allocations: Vec<AllocationId>,
 }
@@ -88,7 +88,7 @@ pub struct Leaks {
     pub rows: Vec<Leak>,
 }
 
-/// Looks for lines that grow from step to step.
+/// Finds lines that grow from step to step.
 pub fn leaks(
     trace: &Trace,
     device: Option<Device>,
@@ -158,14 +158,14 @@ fn cache_growth(trace: &Trace, context: &Context, device: Device) -> Option<Byte
     Some(bytes(gained / i128::try_from(steps.max(1)).unwrap_or(1)))
 }
 
-/// What one step changed: what it allocated and left, less what it freed.
+/// The change of one step: bytes that it allocated and kept, minus bytes that it freed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Change {
     bytes: i128,
     count: i64,
 }
 
-/// What a line holds.
+/// The live bytes of a line.
 #[derive(Debug, Default)]
 struct Held {
     /// By step; steps that changed nothing may be left out.

@@ -1,5 +1,4 @@
-//! The steps of a recording: when each was, how high it rose, what it left behind, and which lines hold more and
-//! more.
+//! The steps of a recording: times, peaks, growth, and the lines that grow.
 
 pub(crate) mod leaks;
 
@@ -61,7 +60,7 @@ pub struct Steps {
     pub leaks_missing: Option<String>,
 }
 
-/// Tells the steps of a device.
+/// Returns the steps of a device.
 pub fn steps(
     trace: &Trace,
     context: &Context,

@@ -33,7 +33,7 @@ pub struct Ribbon {
     pub category: usize,
     /// Its height.
     pub bytes: Bytes,
-    /// When it comes to lie where `ys` says, in seconds; the last is when it ends.
+    /// The times at which it moves to each of `ys`, in seconds; the last is its end.
     pub xs: Vec<f64>,
     /// Where its lower edge is: one fewer than `xs`.
     pub ys: Vec<Bytes>,
@@ -54,7 +54,7 @@ pub struct AllocationTile {
     pub shapes: Vec<Ribbon>,
     /// The names of the categories.
     pub categories: Vec<&'static str>,
-    /// For each column how high all others lie, below the shapes.
+    /// For each column the height of all others, below the ribbons.
     pub rest: Vec<Bytes>,
 }
 
@@ -135,7 +135,7 @@ fn spans(trace: &Trace, moments: &MomentIndex, columns: &[(u32, u64)]) -> Vec<Sp
     spans
 }
 
-/// Leaves those that take most room, as many as can be drawn.
+/// Keeps the largest in the picture, as many as can be drawn.
 fn choose(trace: &Trace, spans: &mut Vec<Span>) {
     let area = |span: &Span| u128::from(span.bytes) * (span.to - span.from) as u128;
     spans.retain(|span| span.bytes > 0);

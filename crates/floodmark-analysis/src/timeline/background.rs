@@ -1,4 +1,4 @@
-//! What lies behind a picture over time: steps, what the program did, and what marks the way.
+//! The background of a picture over time: steps, phases, and markers.
 
 use floodmark_trace::{Device, Trace};
 use schemars::JsonSchema;
@@ -25,7 +25,7 @@ pub struct StepSpan {
     pub is_finished: bool,
 }
 
-/// What lies behind a picture over time.
+/// The background of a picture over time.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Bands {
     /// What the program did.
@@ -38,7 +38,7 @@ pub struct Bands {
     pub skipped: usize,
 }
 
-/// What lies behind a picture over time of a device.
+/// The background of a picture over time of a device.
 pub fn bands(trace: &Trace, index: &TraceIndex, device: Device) -> Result<Bands, QuestionError> {
     let device = device.canonical();
     check_device(trace, device)?;
@@ -49,7 +49,7 @@ pub fn bands(trace: &Trace, index: &TraceIndex, device: Device) -> Result<Bands,
     let all = stretches.len() + markers.len() + steps.len();
     keep_longest(&mut stretches, |one| one.to - one.from);
     keep_longest(&mut steps, |one| one.to - one.from);
-    // What ran out of memory is what is looked for.
+    // Failed allocations are kept first.
     keep_longest(&mut markers, |one| if one.kind == MarkerKind::Oom { 1.0 } else { 0.0 });
     let skipped = all - stretches.len() - markers.len() - steps.len();
     Ok(Bands { stretches, markers, steps, skipped })
@@ -75,7 +75,7 @@ fn steps(trace: &Trace, index: &TraceIndex, device: Device) -> Vec<StepSpan> {
     steps
 }
 
-/// Leaves as many as there may be; the order stays, and of equals the first do.
+/// Keeps at most this many; the order stays, and the first of equals is kept.
 fn keep_longest<T>(all: &mut Vec<T>, length: impl Fn(&T) -> f64) {
     if all.len() <= MOST {
         return;

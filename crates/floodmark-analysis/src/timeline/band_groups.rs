@@ -2,8 +2,8 @@
 //!
 //! Categories, phases and lines are ranked by how high each ever stood; those that there is no room for are
 //! one band `other`. Modules are a tree, and the tree is cut: from the roots downwards the largest module
-//! gets a band of its own, out of that of the module around it, until there are enough. What is left of a
-//! module of which parts were taken out is called `(rest)`.
+//! gets a band of its own, out of that of the module around it, until there are enough. A module without
+//! its separate parts is called `(rest)`.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -49,7 +49,7 @@ impl TimelineBy {
     }
 }
 
-/// The text names nothing that a timeline can be stacked by.
+/// The text is not a grouping of a timeline.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a timeline is by `category`, `module`, `phase` or `line`")]
 pub struct NotATimeline;
@@ -82,7 +82,7 @@ impl JsonSchema for TimelineBy {
 /// A band of the picture.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TimelineGroup {
-    /// What it is about.
+    /// Its subject.
     pub name: String,
     /// Its peak.
     pub peak: Bytes,
@@ -143,7 +143,8 @@ impl Groups {
     }
 }
 
-/// How soon the bytes of a category come and go: a stack whose lower bands are level can be read.
+/// The order of categories in a stack: those that change slowly come first, so that the lower bands
+/// are level.
 fn volatility(category: &str) -> usize {
     const STAYING_FIRST: [Category; 10] = [
         Category::Parameter,
@@ -182,7 +183,7 @@ impl Chosen {
         Self { band, keys, has_other }
     }
 
-    /// The band of what has none of its own.
+    /// The band of allocations without their own band.
     fn other(&self) -> Option<usize> {
         self.has_other.then_some(self.keys.len())
     }

@@ -1,4 +1,4 @@
-//! What allocations are sorted by before bands are chosen, and how high each ever stood.
+//! The keys by which allocations are sorted before bands are chosen, with their peaks.
 
 use floodmark_trace::{AllocatedChange, AllocationId, Bytes, Category, Device, Trace};
 use hashbrown::HashMap;

@@ -1,4 +1,4 @@
-//! How the levels of a device moved: allocated, active and reserved, and what marks the way.
+//! The levels of a device over time: allocated, active and reserved, with markers.
 //!
 //! [`levels`] has every event, [`levels_at_steps`] the ends of steps, and [`curve`] as many points as a picture
 //! has room for: where several events fall on one point of time, the lowest and the highest stay.
@@ -24,7 +24,7 @@ pub struct Stretch {
     pub to: f64,
 }
 
-/// What a moment was: the end of a step, the beginning of a phase, a mark, a failed request.
+/// The kind of a marker: the end of a step, the beginning of a phase, a mark, a failed request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MarkerKind {
@@ -49,7 +49,7 @@ pub struct Marker {
     pub name: String,
 }
 
-/// How the levels of a device moved.
+/// The levels of a device over time.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Curve {
     /// The device.
@@ -58,11 +58,11 @@ pub struct Curve {
     pub seconds: f64,
     /// The highest point.
     pub peak: Levels,
-    /// The way, in order.
+    /// The points of the curve, in order.
     pub points: Vec<Levels>,
     /// What the program did.
     pub stretches: Vec<Stretch>,
-    /// What happened on the way.
+    /// The markers.
     pub markers: Vec<Marker>,
     /// What the recording misses.
     pub losses: Losses,
@@ -80,7 +80,7 @@ pub fn levels_at_steps(
     Ok(levels(trace, device).filter(|(at, _)| is_end(at)).map(|(_, levels)| levels).collect())
 }
 
-/// How the levels of a device moved, in about `most` points.
+/// The levels of a device over time, in about `most` points.
 pub fn curve(trace: &Trace, device: Option<Device>, most: usize) -> Result<Curve, QuestionError> {
     let device = chosen_device(trace, device)?;
     let context = Context::new(trace);
@@ -106,7 +106,8 @@ pub fn curve(trace: &Trace, device: Option<Device>, most: usize) -> Result<Curve
     })
 }
 
-/// What the program did on a device, as its allocations tell. Those outside interrupt nothing.
+/// The phases of the program on a device, from its allocations. Those outside do not interrupt a
+/// phase.
 pub(crate) fn stretches(trace: &Trace, context: &Context, device: Device) -> Vec<Stretch> {
     let mut found: Vec<Stretch> = Vec::new();
     let mut is_open = false;
@@ -124,7 +125,7 @@ pub(crate) fn stretches(trace: &Trace, context: &Context, device: Device) -> Vec
         {
             context.work(id)
         } else if let Subject::Oom(oom) = event.subject {
-            // The program may end here: what it did then is known from the failed request alone.
+            // The program may end here: only the failed request shows its last phase.
             oom_phase(trace, &trace.ooms[oom as usize]).unwrap_or(Phase::Outside)
         } else {
             continue;

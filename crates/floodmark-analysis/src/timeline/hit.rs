@@ -25,7 +25,7 @@ pub struct PicturePoint {
     pub level: Option<u32>,
 }
 
-/// Who lies there.
+/// The allocation at a point.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Hit {
     /// The allocation; null above the stack, and for bytes of no recorded allocation.

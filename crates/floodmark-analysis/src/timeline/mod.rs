@@ -1,8 +1,8 @@
 //! Memory over time in stacked bands, at any enlargement: tiles of [`COLUMNS`] columns.
 //!
-//! A picture has room for a few hundred columns, not for ten million events. A column stands
-//! for the levels of its span, the one that it began with included: its bands are those of the time at
-//! which most was allocated, so that no peak is lost, however little the picture is enlarged.
+//! A picture has a few hundred columns, not ten million. A column stands for the levels of its span,
+//! the one that it began with included: its bands are those of the time at which most was allocated,
+//! so that no peak is lost, however little the picture is enlarged.
 //!
 //! Events are summed up in chunks of [`CHUNK_EVENTS`], once. A column sums up the chunks that lie in it as a
 //! whole, and of the events of the two that do not: a tile costs at most as many chunks as it has columns,
@@ -84,8 +84,7 @@ pub struct TimelineTile {
     pub events: Vec<u32>,
 }
 
-/// What is kept of a device to draw its tiles: about 1.3 bytes an event, and one for each
-/// allocation.
+/// The data for a device's tiles: about 1.3 bytes per event, and one per allocation.
 #[derive(Debug, Clone)]
 pub struct TimelineIndex {
     timeline: Timeline,
@@ -198,7 +197,7 @@ impl TimelineIndex {
         })
     }
 
-    /// The bytes of every band after so many events.
+    /// The bytes of every band after this number of events.
     pub(crate) fn groups_after(&self, trace: &Trace, after: u32) -> Vec<Bytes> {
         let state = self.state(trace, (after as usize).max(self.initial_events));
         state.groups[..self.groups.shown.len()].iter().map(|&bytes| Bytes(bytes)).collect()
@@ -277,7 +276,7 @@ impl TimelineIndex {
         columns
     }
 
-    /// After so many events, none fewer than those before the first chunk.
+    /// A number of events, at least those before the first chunk.
     fn state(&self, trace: &Trace, after: usize) -> State {
         let chunk = (after - self.initial_events) / CHUNK_EVENTS;
         let mut state = self.chunks[chunk].before;
@@ -351,7 +350,7 @@ struct Column {
 }
 
 impl Column {
-    /// A span in which nothing happens, after so many events.
+    /// A span without events, after this number of events.
     fn at(state: &State, after: usize) -> Self {
         let allocated = state.totals.allocated().0;
         Self {
@@ -365,7 +364,7 @@ impl Column {
         }
     }
 
-    /// Takes into account what an event led to.
+    /// Applies the levels after an event.
     fn see(&mut self, state: &State, event: &Event, after: usize) {
         if event.device != state.totals.device() {
             return;
@@ -387,7 +386,7 @@ impl Column {
         self.events += u32::from(is_here && is_shown(event.subject));
     }
 
-    /// Takes a later span into account.
+    /// Applies a later span.
     fn add(&mut self, later: &Self) {
         if later.allocated > self.allocated {
             self.allocated = later.allocated;

@@ -1,7 +1,7 @@
-//! What changed between two times of one trace: what was allocated, what was freed, and what stays of it.
+//! The changes between two times of one trace: allocated, freed and surviving bytes.
 //!
-//! Only the events between the two times are read. Rows add up to the totals, and `allocated` less `freed` is the
-//! change of torch's total.
+//! Only the events between the two times are read. Rows add up to the totals, and `allocated` minus `freed` is
+//! the change of torch's total.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub enum RangeBy {
     Category,
 }
 
-/// The text names no grouping of a range.
+/// The text is not a grouping of a range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a range is by `line`, `module` or `category`")]
 pub struct NotARange;
@@ -67,10 +67,10 @@ impl Amount {
     }
 }
 
-/// What happened between two times.
+/// The changes between two times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Change {
-    /// `allocated` less `freed`: the change of torch's total.
+    /// `allocated` minus `freed`: the change of torch's total.
     pub net: i64,
     /// What was allocated.
     pub allocated: Amount,
@@ -82,7 +82,7 @@ pub struct Change {
     pub gone: Amount,
 }
 
-/// What one line, module or category did between two times.
+/// The changes of one line, module or category between two times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ChangeRow {
     /// The line, module or category.
@@ -98,7 +98,7 @@ pub struct ChangeRow {
     pub largest: Option<u32>,
 }
 
-/// What changed between two times of one trace.
+/// The changes between two times of one trace.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RangeChanges {
     /// The device.
@@ -147,7 +147,7 @@ pub fn range_changes(
                 let was_live = is_live(&trace.allocations[id.index()], from.after);
                 found.freed(sorter.key(id), id, bytes(trace, id), was_live);
             }
-            // Only the totals know how much of it was counted.
+            // Only the totals show how much of it was counted.
             Some(AllocatedChange::FreeUnknown(_)) | None => {}
         }
     }
@@ -176,7 +176,7 @@ fn bytes(trace: &Trace, id: AllocationId) -> Bytes {
     trace.allocations[id.index()].rounded
 }
 
-/// What differs between the two times, then what was only there in between.
+/// The differences between the two times, then allocations that were live only in between.
 fn order(row: &ChangeRow) -> (Bytes, Bytes) {
     let Change { survivors, gone, allocated, .. } = row.change;
     (survivors.bytes + gone.bytes, allocated.bytes)

@@ -1,4 +1,4 @@
-//! How time is cut into tiles and columns.
+//! The division of time into tiles and columns.
 //!
 //! Level 0 is the whole recording in one tile of [`COLUMNS`] columns; every level has twice as many tiles as
 //! the one above it, so a column is exactly two columns of the next level. Bounds are whole microseconds, as
