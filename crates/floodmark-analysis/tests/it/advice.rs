@@ -147,7 +147,7 @@ fn what_is_in_host_memory_is_not_to_be_moved_there() {
     }
 }
 
-/// A step whose gradients stay; no segments are recorded, so nothing is said of reserved bytes.
+/// A step whose gradients stay; no segments are recorded, so reserved bytes are unknown.
 const STEP: &str = "
     alloc h0 cuda:0 1KiB at m.py:1 in fc
     backward alloc gb cuda:0 2KiB at m.py:2 in out
@@ -162,7 +162,7 @@ const STEP: &str = "
     ";
 
 #[test]
-fn gradients_that_nobody_reads_save_themselves() {
+fn unread_gradients_are_advised_with_their_own_bytes() {
     let found = ask(&format!("{STEP}\nalloc h1 cuda:0 64KiB at m.py:1 in fc\nfree ga\nfree gb"));
     let advice = only(&found, AdviceKind::StaleGradients);
     let [saved, left] = [6, 65].map(|kib| Some(Bytes(kib * KIB)));

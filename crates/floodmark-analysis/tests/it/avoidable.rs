@@ -46,7 +46,7 @@ fn gradients_that_are_there_during_forward_are_stale() {
 }
 
 #[test]
-fn gradients_that_are_let_go_of_in_time_are_not_there() {
+fn gradients_freed_before_forward_are_not_stale() {
     let script = format!("{STEP}\nfree ga\nfree gb\nalloc h1 cuda:0 64KiB at m.py:1 in fc");
     assert_eq!(ask(stale_gradients, &script, At::Peak), (0, vec![]));
 }
@@ -92,7 +92,7 @@ fn an_optimizer_reads_its_gradients() {
 }
 
 #[test]
-fn temporaries_of_an_optimizer_are_those_it_lets_go_of() {
+fn temporaries_of_an_optimizer_are_those_it_frees() {
     let script = "
         alloc h cuda:0 64KiB at m.py:1 in fc
         optimizer begin

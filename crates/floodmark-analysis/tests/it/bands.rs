@@ -1,4 +1,4 @@
-//! What lies behind a picture over time.
+//! The background of a picture over time.
 
 use floodmark_analysis::{MarkerKind, QuestionError, TraceIndex, bands};
 use floodmark_trace::Device;

@@ -1,4 +1,4 @@
-//! How high each category stood by itself.
+//! The peak of each category by itself.
 
 use floodmark_analysis::{CategoryPeak, category_peaks};
 use floodmark_trace::Bytes;

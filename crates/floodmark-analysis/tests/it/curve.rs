@@ -1,4 +1,4 @@
-//! How the levels of a device moved.
+//! The levels of a device over time.
 
 use floodmark_analysis::{At, MarkerKind, Question, curve, levels_at_steps, report};
 use floodmark_trace::Bytes;

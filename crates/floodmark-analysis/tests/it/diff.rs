@@ -1,4 +1,4 @@
-//! What grew between two recordings.
+//! The changes between two recordings.
 
 use floodmark_analysis::{At, By, Diff, DiffError, Limit, Question, Side, diff};
 use floodmark_trace::{Bytes, Device, Hint};
@@ -55,7 +55,7 @@ fn rows_are_aligned_by_line_and_the_largest_change_is_first() {
     ");
 }
 
-/// What moves a function down in its file moves none of its lines.
+/// Moving a function down in its file changes none of its rows.
 #[test]
 fn a_line_is_found_again_below_the_def_of_its_function() {
     let a = "alloc x cpu 1KiB at net.py:12:forward:10
@@ -166,7 +166,7 @@ fn a_trace_is_no_different_from_itself() {
 }
 
 #[test]
-fn what_is_left_out_is_told() {
+fn rows_left_out_are_counted() {
     let question = Question { top: Some(1), ..Question::default() };
     let part = ask(SMALL, LARGE, &question);
     assert_eq!(part.rows.len(), 1);

@@ -124,7 +124,7 @@ fn check(node: &DiffNode) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Whatever two programs do, the tree has the bytes of both, and children lie in their parents.
+    /// For any two programs, the tree has the bytes of both, and children lie in their parents.
     #[test]
     fn a_tree_has_what_is_allocated_in_both(one in program(), other in program()) {
         let (one, other) = (trace(&one), trace(&other));

@@ -62,7 +62,7 @@ fn what_others_take_from_the_driver_is_needed_too() {
 }
 
 #[test]
-fn a_request_that_failed_does_not_fit_and_tells_the_least() {
+fn a_failed_request_does_not_fit_and_gives_a_lower_bound() {
     let script = format!("{STEP}\n oom cuda:0 90MiB at train.py:5");
     // Also when the program caught it and went on to its end.
     for ended in [PhantomEnd::OutOfMemory, PhantomEnd::Done] {
@@ -115,13 +115,13 @@ fn the_answer_is_unknown_where_allocations_may_be_missing() {
         // The journal had what the file lacks.
         assert_eq!(with(salvaged.clone(), STEP, ended), (Some(true), None));
     }
-    // What failed has failed, whatever else is missing.
+    // A failed allocation decides, even if other events are missing.
     let script = format!("{STEP}\n oom cuda:0 90MiB at train.py:5");
     assert_eq!(with(stopped.clone(), &script, PhantomEnd::Done), (Some(false), None));
 }
 
 #[test]
-fn steps_with_other_peaks_are_told_apart() {
+fn steps_with_other_peaks_are_distinguished() {
     let steps = |sizes: &[u64]| {
         let one = |size: &u64| {
             format!("alloc a cuda:0 {size}MiB on A+16MiB at train.py:4\n free a\n step\n")
@@ -205,7 +205,7 @@ fn a_program_whose_children_use_the_gpu_has_their_figures() {
     let found = ask_all(&[&launcher, &child], PhantomEnd::Done, "");
     assert_eq!((found.fits, found.ended, found.processes), (Some(true), PhantomEnd::Steps, 1));
     assert_eq!(found.peak_allocated, Bytes(20 * MIB));
-    // Of one process nothing is said about processes.
+    // An answer about one process does not mention processes.
     assert_eq!(found.devices[0].process, None);
 }
 

@@ -27,7 +27,7 @@ fn at_end(script: &str) -> Report {
 }
 
 #[test]
-fn rounding_splitting_and_uselessness_are_told_apart() {
+fn rounding_split_and_unusable_bytes_are_distinguished() {
     let script = SCRIPT.split("step").next().unwrap();
     let found = at_end(script).fragmentation.unwrap();
     assert_eq!(found.largest_request, Bytes(12 * MIB));
@@ -44,7 +44,7 @@ fn rounding_splitting_and_uselessness_are_told_apart() {
 }
 
 #[test]
-fn the_numbers_are_also_told_at_the_end_of_each_step() {
+fn the_numbers_are_also_given_at_the_end_of_each_step() {
     let found = at_end(SCRIPT).fragmentation.unwrap();
     let over_time: Vec<(Option<u32>, [u64; 3])> = found
         .over_time

@@ -21,7 +21,7 @@ fn forward(name: &str, before: Option<&str>, kib: u32, tokens: u32) -> String {
     )
 }
 
-/// A prompt of four tokens, and so many more, in KiB of keys and values.
+/// A prompt of four tokens, and this many more, in KiB of keys and values.
 pub(crate) fn generate(prompt: &str, tokens: u32) -> String {
     let mut script = forward(&format!("{prompt}0"), None, 4, 4);
     for token in 1..=tokens {
@@ -131,8 +131,8 @@ fn a_program_that_trains_has_the_steps_of_its_optimizer() {
     for script in [generate("a", 3) + train, train.to_owned() + &generate("a", 3)] {
         assert_eq!(kinds(&trace(&script)), ["train"], "{script}");
     }
-    let said = generate("a", 3) + "step\n" + &generate("b", 3);
-    assert_eq!(kinds(&trace(&said)), ["train"]);
+    let script = generate("a", 3) + "step\n" + &generate("b", 3);
+    assert_eq!(kinds(&trace(&script)), ["train"]);
     let without_optimizer = generate("a", 3) + "backward alloc g cpu 1KiB at m.py:1 in Net\n";
     assert!(kinds(&trace(&without_optimizer)).is_empty());
 }

@@ -218,7 +218,7 @@ fn a_module_that_is_named_late_has_its_name_in_older_rows() {
     check_batches(&batches, &[], &LayerSource::Modules);
 }
 
-/// The stack of an allocation says what the program was doing.
+/// The stack of an allocation shows the phase of the program.
 #[test]
 fn a_stack_that_is_defined_late_changes_the_phase() {
     let script = "

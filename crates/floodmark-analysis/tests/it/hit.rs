@@ -1,4 +1,4 @@
-//! Who lies at a point of the picture.
+//! The allocation at a point of the picture.
 
 use floodmark_analysis::{
     COLUMNS, Hit, MomentIndex, PicturePoint, QuestionError, TimelineBy, hit, hit_allocation,
@@ -96,7 +96,7 @@ fn the_oldest_of_a_band_lies_lowest() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Whatever the program does, every byte of the stack is somebody's, and all of an allocation can be hit.
+    /// For any program, every byte of the stack has an owner, and all of an allocation can be hit.
     #[test]
     fn every_allocation_can_be_hit(script in program()) {
         let trace = trace(&script);

@@ -1,4 +1,4 @@
-//! What is there at a moment, as a tree.
+//! Live memory at a time, as a tree.
 
 use floodmark_analysis::{
     At, By, Detail, FrameChoice, Icicle, IcicleBy, IcicleNode, MomentIndex, Question, Sandwich,
@@ -80,7 +80,7 @@ fn frames_come_outermost_first_and_backward_is_a_part_of_its_frame() {
 }
 
 #[test]
-fn a_node_knows_its_first_allocation() {
+fn a_node_has_its_first_allocation() {
     let trace = trace(
         "unseen cuda:0 1KiB
          alloc a cuda:0 2KiB at a.py:1:main > b.py:2:inner
@@ -185,7 +185,7 @@ fn the_function_with_most_of_its_own_is_shown_first() {
     assert_eq!(found.callers.children[0].name, "make");
 }
 
-/// What cannot be seen is one node, and no byte is lost.
+/// Nodes that are too small to see become one node, and no byte is lost.
 #[test]
 fn what_is_too_small_is_one_node() {
     let mut script = String::from("alloc large cuda:0 1GiB at m.py:1\n");
@@ -228,7 +228,7 @@ fn the_modules_of_the_tree_are_those_of_the_report() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Whatever the program does, no byte is lost and none is counted twice.
+    /// For any program, no byte is lost and none is counted twice.
     #[test]
     fn a_tree_adds_up_to_what_is_allocated(script in program()) {
         check_all(&trace(&script));

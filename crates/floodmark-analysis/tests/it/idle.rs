@@ -1,4 +1,4 @@
-//! What lies there at the peak since long before, until long after.
+//! Memory that is live from long before the peak until long after it.
 
 use floodmark_analysis::{QuestionError, idle};
 use floodmark_trace::AllocationId;

@@ -1,4 +1,4 @@
-//! What is true of every program.
+//! Laws that hold for every program.
 
 use floodmark_analysis::{At, DiffRow, Question, Row, diff, report};
 use floodmark_trace::Bytes;
@@ -88,9 +88,9 @@ proptest! {
         }
     }
 
-    /// Leaving rows out changes no row that stays, and says how much went.
+    /// Leaving rows out changes no other row, and reports the omitted bytes.
     #[test]
-    fn what_is_left_out_is_told(script in program(), top in 0..6_usize) {
+    fn rows_left_out_are_counted(script in program(), top in 0..6_usize) {
         let trace = trace(&script);
         for by in groupings() {
             let whole = report(&trace, &Question { by, ..Question::default() }).unwrap();

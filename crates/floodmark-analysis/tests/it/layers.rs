@@ -1,4 +1,4 @@
-//! What each layer of a model did to memory.
+//! The memory of each layer of a model.
 
 use floodmark_analysis::{Layer, LayerEventKind, LayerQuestion, LayerSource, Layers, layers};
 use floodmark_trace::Bytes;
@@ -41,7 +41,7 @@ fn a_layer_has_what_happens_in_it_and_in_those_inside() {
     assert_eq!((inner.allocations, inner.frees), (1, 1));
     assert_eq!((outer.bytes, outer.own_bytes, inner.bytes), (mib(3), mib(1), mib(2)));
     assert_eq!((outer.peak_bytes, outer.current), (mib(3), Bytes(0)));
-    // How high the device stood while it ran: what came later is not its.
+    // The level of the device while it ran, without later events.
     assert_eq!((outer.peak_allocated, inner.peak_allocated), (mib(11), mib(11)));
     assert_eq!(
         (found.peak_allocated, found.at_start, found.allocated_bytes),

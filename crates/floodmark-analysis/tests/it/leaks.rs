@@ -49,7 +49,7 @@ fn picture(leaks: &Leaks) -> String {
 }
 
 #[test]
-fn steps_that_give_back_what_they_take_have_no_suspects() {
+fn steps_that_free_their_allocations_have_no_suspects() {
     insta::assert_snapshot!(picture(&ask(&steps(6, |_| String::new()))), @"5 steps, +0");
 }
 
@@ -129,7 +129,7 @@ fn what_stops_or_is_given_back_is_no_suspect() {
     }
 }
 
-/// What the last step made and did not finish says nothing.
+/// Allocations of an unfinished last step are ignored.
 #[test]
 fn an_unfinished_step_is_not_looked_at() {
     let mut script = steps(5, |n| format!("alloc k{n} cpu 1KiB at t.py:9"));

@@ -31,7 +31,7 @@ fn an_activation_is_retained_until_its_backward_begins() {
     assert_eq!(modules, [("fc", 2), ("act", 1)]);
     let kept = &found.rows[0].tensors[0];
     assert_eq!((kept.name.as_str(), kept.category), ("m.py:1 (main)", "activation"));
-    // The trace does not say that autograd saved it.
+    // The trace has no event that autograd saved it.
     assert_eq!((kept.saved_seconds, kept.last_use_seconds), (None, None));
     assert_eq!(
         (kept.allocated_seconds, kept.retained_until_seconds, kept.freed_seconds),
@@ -122,7 +122,7 @@ proptest! {
 
     /// What was live in a stretch of time, allocation by allocation.
     #[test]
-    fn all_that_was_there_is_told(script in program(), from in 0..8_u32, to in 0..8_u32) {
+    fn every_live_allocation_is_listed(script in program(), from in 0..8_u32, to in 0..8_u32) {
         let trace = trace(&script);
         let end = trace.end().as_seconds();
         let (from, to) = (f64::from(from.min(to)) * end / 8.0, f64::from(from.max(to)) * end / 8.0);

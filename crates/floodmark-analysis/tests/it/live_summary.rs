@@ -1,4 +1,4 @@
-//! How a program stands now.
+//! The current state of a program.
 
 use floodmark_analysis::{
     At, Axis, By, Context, Detail, Question, history, history_by_category, live_summary, report,
@@ -34,10 +34,10 @@ fn now_is_what_a_report_says_of_the_end() {
     for one in &found.devices {
         let ask =
             |by| Question { device: Some(one.device), by, at: At::End, ..Question::default() };
-        let said = report(&trace, &ask(By::Category)).unwrap();
-        assert_eq!(one.allocated, said.allocated);
-        assert_eq!((one.active, one.reserved), (said.active, said.reserved));
-        let rows = said.rows.iter().map(|row| (row.location.as_str(), row.bytes));
+        let expected = report(&trace, &ask(By::Category)).unwrap();
+        assert_eq!(one.allocated, expected.allocated);
+        assert_eq!((one.active, one.reserved), (expected.active, expected.reserved));
+        let rows = expected.rows.iter().map(|row| (row.location.as_str(), row.bytes));
         assert!(rows.eq({
             let mut rows: Vec<_> =
                 one.categories.iter().map(|(name, bytes)| (*name, *bytes)).collect();
@@ -53,7 +53,7 @@ fn now_is_what_a_report_says_of_the_end() {
     }
     let cuda = &found.devices[1];
     assert_eq!((cuda.peak, cuda.allocated), (Bytes(9 * MIB), Bytes(4 * MIB)));
-    // Before a request fails, memory is given back to make room for it.
+    // Before a request fails, cached memory is freed to make room for it.
     assert_eq!((cuda.failed_requests, cuda.retries), (1, Some(1)));
     assert_eq!(found.devices[0].retries, None);
 }

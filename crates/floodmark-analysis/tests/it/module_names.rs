@@ -91,7 +91,7 @@ fn modules_whose_root_is_not_in_the_file_are_a_tree() {
     2 block
       1 block.lin
     ");
-    // A root that says of itself that it is inside another module.
+    // A root whose record claims that it is inside another module.
     let modules = [(1, 2, "my.Net", "block"), (2, 1, "Block", "x.y")];
     insta::assert_snapshot!(tree(&nested(&modules, &[1, 2])), @"
     1 Block

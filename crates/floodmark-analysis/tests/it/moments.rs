@@ -131,11 +131,11 @@ fn every_part_of_a_recording_is_refused_in_a_sentence_or_says_what_is_missing() 
             Ok(_) => part += 1,
             Err(error) => {
                 assert_eq!(part, 0, "{end}: {error}");
-                let said = format!("no allocation is left in the trace: {missing}");
-                assert_eq!(error.to_string(), said, "{end}");
+                let expected = format!("no allocation is left in the trace: {missing}");
+                assert_eq!(error.to_string(), expected, "{end}");
                 nothing += 1;
                 let error = at(&trace, "cuda:0", "oom").unwrap_err();
-                assert_eq!(error.to_string(), said, "{end}");
+                assert_eq!(error.to_string(), expected, "{end}");
             }
         }
     }

@@ -31,7 +31,7 @@ fn too_much_is_a_matter_of_capacity() {
     assert_eq!((found.allocated, found.reserved), (Bytes(20 * MIB), Some(Bytes(32 * MIB))));
     assert_eq!(free(&found), [12, 1, 12, 12, 1, 12]);
     assert_eq!((found.limit, found.segment), (Some(Bytes(32 * MIB)), Some(Bytes(16 * MIB))));
-    // Nothing can be given back, so the whole segment is missing.
+    // Nothing can be freed to the driver, so the whole segment is missing.
     assert_eq!(found.needed, Some(Bytes(16 * MIB)));
     let fits: Vec<bool> = found.proofs.iter().map(|proof| proof.fits).collect();
     assert_eq!(fits, [false, false, false, true]);

@@ -1,4 +1,4 @@
-//! What changed between two times of one trace.
+//! The changes between two times of one trace.
 
 use floodmark_analysis::{MomentIndex, RangeBy, RangeChanges, TraceIndex, range_changes};
 use floodmark_trace::{Device, Trace};

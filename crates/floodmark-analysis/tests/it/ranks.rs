@@ -38,7 +38,7 @@ fn a_few_blocks_more_are_no_news() {
 }
 
 #[test]
-fn where_all_differ_nobody_stands_out() {
+fn where_all_differ_no_rank_stands_out() {
     assert_eq!(outliers(&of_peaks(&[100, 120, 140, 160, 180])), [] as [u32; 0]);
 }
 

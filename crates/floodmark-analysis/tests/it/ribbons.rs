@@ -64,7 +64,7 @@ fn ribbons_lie_on_each_other_up_to_what_is_allocated() {
     }
 }
 
-/// While a small one is there, the large one lies on it; then it falls.
+/// While a small one is live, the large one lies on it; then it falls.
 #[test]
 fn a_ribbon_falls_when_one_below_it_goes() {
     let mut script = String::from("alloc small cuda:0 1MiB\nalloc large cuda:0 8MiB\n");
@@ -105,7 +105,7 @@ fn the_largest_of_many_are_drawn() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Whatever the program does, no ribbon lies in another.
+    /// For any program, no ribbon overlaps another.
     #[test]
     fn ribbons_never_overlap(script in program()) {
         let trace = trace(&script);

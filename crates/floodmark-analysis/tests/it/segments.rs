@@ -171,7 +171,7 @@ fn another_setting_has_the_same_blocks_in_other_segments() {
     assert!(other.segments.iter().all(|segment| segment.kind.ends_with("expandable")));
     let owners: Vec<&str> = other.owners.iter().map(|owner| &*owner.location).collect();
     assert!(owners.contains(&"train.py:3 (main)"), "{owners:?}");
-    // Before the last request, what it needs is not there.
+    // Before the last request, its memory is not reserved.
     let before = simulated(&trace, "", At::Seconds(0.0055)).segments;
     assert_eq!(before.totals.allocated, Bytes(14 << 20));
 }

@@ -34,7 +34,7 @@ fn a_step_begins_where_the_last_one_ended() {
 }
 
 #[test]
-fn leaks_are_told_where_there_are_steps_enough() {
+fn leaks_are_reported_if_there_are_enough_steps() {
     let few = steps("alloc a cuda:0 1MiB\nstep");
     assert!(few.leaks.is_none());
     assert!(few.leaks_missing.unwrap().starts_with("finished steps in this trace: 1;"));

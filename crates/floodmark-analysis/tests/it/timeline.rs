@@ -233,7 +233,7 @@ fn its_json_has_a_number_for_each_column() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever the program does, the picture is the reports, and every level shows the same.
+    /// For any program, the picture agrees with the reports, and every level shows the same.
     #[test]
     fn a_picture_is_true_on_every_level(script in program()) {
         let trace = trace(&script);
