@@ -6,14 +6,14 @@
 //! - `src`: a file of `src/` defines the function. The test binary does not link if none does, and the
 //!   library does not link if a function without this mark is defined.
 //! - `ok`: the call only starts work on the device. It does nothing and succeeds.
-//! - no mark: the call returns "not supported", and is counted under its name (`src/unsupported.rs`).
+//! - no mark: the call returns "not supported" and is counted by name (`src/unsupported.rs`).
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::{env, fs};
 
-/// A file of names, and what its library answers when it does not support a call.
+/// A file of names, and the status that its library returns for an unsupported call.
 const LIBRARIES: [(&str, i32); 13] = [
     ("cudart", 801),
     ("driver", 801),
@@ -32,7 +32,7 @@ const LIBRARIES: [(&str, i32); 13] = [
 
 fn main() {
     println!("cargo::rerun-if-changed=symbols");
-    // The stand-ins for CUDA's libraries name this one as what they need.
+    // The stand-ins for CUDA's libraries name this library as their dependency.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libfloodmark_phantom.so");
     // Its functions call each other, also where CUDA's of the same names were loaded before it.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");

@@ -1,13 +1,13 @@
-//! What the phantom reports of a program that ran on it.
+//! The phantom's report on a program.
 
 use serde::{Deserialize, Serialize};
 
-/// What happened on the simulated devices so far.
+/// The events on the simulated devices so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// Calls that the phantom refused, because it does not support them.
     pub unsupported: Vec<UnsupportedCall>,
-    /// How often the program read bytes back that have no value, and were given as zeros.
+    /// How often the program read bytes without a value, which are returned as zeros.
     pub unanswered_reads: u64,
     /// How many bytes these were.
     pub unanswered_bytes: u64,
@@ -31,10 +31,10 @@ pub struct UnsupportedCall {
 pub struct DeviceAccount {
     /// Its number in the machine, of which the program may see some devices alone.
     pub index: usize,
-    /// What the driver can allocate in all.
+    /// The memory that the driver can allocate.
     pub capacity: u64,
-    /// What is free now.
+    /// The free memory.
     pub free: u64,
-    /// The highest sum of what the driver had allocated.
+    /// The peak of memory allocated from the driver.
     pub peak: u64,
 }

@@ -1,4 +1,5 @@
-//! What a thread reads from a simulated GPU where no value is known. Passed to the library as a number.
+//! The values that a thread reads from a simulated GPU where none is known. Passed to the library
+//! as a number.
 
 /// The kind of the values that a thread reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +14,7 @@ pub enum AnswerKind {
 }
 
 impl AnswerKind {
-    /// The kind of a number; [`Self::Zero`] for one that has no meaning.
+    /// The kind of a number; [`Self::Zero`] for an unknown number.
     pub fn from_number(number: i32) -> Self {
         match number {
             2 => Self::TruthValues,

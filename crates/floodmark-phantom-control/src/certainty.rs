@@ -17,7 +17,7 @@ pub enum Certainty {
 }
 
 impl Certainty {
-    /// The certainty of a number; [`Self::Nothing`] for one that has no meaning.
+    /// The certainty of a number; [`Self::Nothing`] for an unknown number.
     pub fn from_number(number: i32) -> Self {
         match number {
             4 => Self::Known,

@@ -16,7 +16,7 @@ const MESSAGE_BYTES: usize = 512;
 type Start = unsafe extern "C" fn(*const u8, usize, *mut c_char, usize) -> c_int;
 type Claim = unsafe extern "C" fn(*mut c_char, usize) -> c_int;
 type TakeOver = extern "C" fn() -> c_int;
-type GiveBack = extern "C" fn();
+type Restore = extern "C" fn();
 type WriteAccount = unsafe extern "C" fn(*mut c_char, usize) -> usize;
 type GetCertainty = extern "C" fn(u64, u64) -> c_int;
 type SetCertainty = extern "C" fn(u64, u64, c_int);
@@ -31,7 +31,7 @@ pub struct PhantomLibrary {
     start: Start,
     claim: Claim,
     take_over: TakeOver,
-    give_back: GiveBack,
+    restore: Restore,
     account: WriteAccount,
     certainty: GetCertainty,
     set_certainty: SetCertainty,
@@ -69,7 +69,7 @@ impl PhantomLibrary {
                 start: function(handle, c"floodmark_phantom_start")?,
                 claim: function(handle, c"floodmark_phantom_claim")?,
                 take_over: function(handle, c"floodmark_phantom_take_over")?,
-                give_back: function(handle, c"floodmark_phantom_give_back")?,
+                restore: function(handle, c"floodmark_phantom_restore")?,
                 account: function(handle, c"floodmark_phantom_account")?,
                 certainty: function(handle, c"floodmark_phantom_certainty")?,
                 set_certainty: function(handle, c"floodmark_phantom_set_certainty")?,
@@ -81,7 +81,7 @@ impl PhantomLibrary {
         Ok(library)
     }
 
-    /// Puts another machine in the place of the one that was started, as long as nothing was allocated.
+    /// Replaces the started machine, as long as nothing was allocated.
     pub fn restart(&self, settings: &Settings) -> Result<(), LoadError> {
         let text =
             serde_json::to_vec(settings).map_err(|error| LoadError::Start(error.to_string()))?;
@@ -92,18 +92,18 @@ impl PhantomLibrary {
     /// Makes the library's symbols visible to all that is loaded later, under the names of CUDA's libraries.
     pub fn claim(&self) -> Result<(), LoadError> {
         open(&self.image, libc::RTLD_GLOBAL)?;
-        // SAFETY: the message has so much room.
+        // SAFETY: the message buffer has this length.
         outcome(|message, room| unsafe { (self.claim)(message, room) })
     }
 
-    /// Takes CUDA's place in what is loaded already. Returns whether memory will be requested from this library.
+    /// Replaces CUDA in loaded objects. Returns whether memory is then requested from this library.
     pub fn take_over(&self) -> bool {
         (self.take_over)() != 0
     }
 
     /// Undoes [`Self::take_over`].
-    pub fn give_back(&self) {
-        (self.give_back)();
+    pub fn restore(&self) {
+        (self.restore)();
     }
 
     /// What happened on the devices so far.
@@ -137,7 +137,7 @@ impl PhantomLibrary {
         (self.set_answer)(kind as c_int, value);
     }
 
-    /// How many ranks the communicators of a color have; 0 forgets it.
+    /// Sets the number of ranks of a color's communicators; 0 clears it.
     pub fn set_group_size(&self, color: i32, ranks: u64) {
         (self.set_group_size)(color, ranks);
     }

@@ -21,7 +21,7 @@ pub struct Settings {
     pub clusters: Vec<i32>,
     /// All memory of a device, in bytes.
     pub memory: u64,
-    /// What the CUDA context and the libraries take of it as soon as the device is used, in bytes.
+    /// The memory of the CUDA context and the libraries once the device is used, in bytes.
     pub context: u64,
     /// Shared memory that a block may use by default, in bytes.
     pub shared_per_block: u64,
@@ -64,7 +64,7 @@ pub enum SettingsError {
     /// There are none, or too many.
     #[error("{0} devices: 1 to {MOST_DEVICES} are possible")]
     Devices(usize),
-    /// Nothing is left for the program.
+    /// No memory is left for the program.
     #[error("the CUDA context takes all memory of the device")]
     Context,
     /// There is no such rank.

@@ -1,9 +1,9 @@
 //! The attribute of the phantom's entry points.
 //!
 //! A panic that reaches the caller of an `extern "C"` function aborts the process. [`entry_point`] puts the
-//! body of such a function into a call of `crate::guard`, which catches the panic, and exports the
-//! function under its own name. It is the only way to export one: a test of the phantom refuses others.
-//! It also refuses null pointers, before the body has a chance to use one.
+//! body of such a function into a call of `crate::guard`, which catches the panic, and exports the function
+//! under its own name. It is the only way to export one: a test of the phantom refuses others. It also
+//! refuses null pointers, before the body runs.
 //!
 //! An attribute has to be in a crate of its own. The tokens are few, so they are handled without a library.
 
@@ -43,7 +43,7 @@ pub fn entry_point(after_panic: TokenStream, function: TokenStream) -> TokenStre
     exported
 }
 
-/// The body, which a null pointer does not reach.
+/// The body, which runs only without null pointers.
 fn checked(name: &str, pointers: &[TokenTree], body: &Group) -> Group {
     let mut code = TokenStream::new();
     for pointer in pointers {
@@ -82,7 +82,7 @@ fn pointers(tokens: &[TokenTree]) -> Vec<TokenTree> {
     found
 }
 
-/// The tokens, without the groups around those that a macro put in.
+/// The tokens, without the groups that a macro adds.
 fn flat(tokens: TokenStream) -> Vec<TokenTree> {
     let inner = |token| {
         if let TokenTree::Group(group) = &token

@@ -1,17 +1,16 @@
 //! The assumed value that a program gets when it reads a value that was not computed.
 //!
-//! Such a read is answered with zeros. While our Python front runs an operator whose result it has worked
-//! out on the host, the sizes that the operator reads back in the middle are known to it, and are given
-//! here for the thread that asks.
+//! Such a read returns zeros. When the Python front has computed the result of an operator on the host,
+//! it knows the sizes that the operator reads back, and sets them here for the calling thread.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is answered to reads of a thread.
+/// The values returned to reads of a thread.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Answer {
-    /// A number that the operator needs. A single byte is a truth value that it checks its operands with:
-    /// it is true, as the operator's result on the host shows.
+    /// A number that the operator needs. A single byte is a truth value by which it checks its operands:
+    /// it is true, since the operator succeeded on the host.
     Number(i64),
     /// Truth values alone, one bit for each read, the lowest first.
     TruthValues(u64),
@@ -29,7 +28,7 @@ pub(crate) fn give(answer: Option<Answer>) {
     ANSWER.set(answer);
 }
 
-/// The answer to a read of that many bytes, where one was given.
+/// The value for a read of this many bytes, if one was set.
 pub(crate) fn given(length: u64) -> Option<[u8; 8]> {
     match ANSWER.get()? {
         Answer::Number(number) => match length {
@@ -44,13 +43,13 @@ pub(crate) fn given(length: u64) -> Option<[u8; 8]> {
     }
 }
 
-/// Counts a read without an answer.
+/// Counts a read without a value.
 pub(crate) fn note_unanswered(length: u64) {
     READS.fetch_add(1, Ordering::Relaxed);
     BYTES.fetch_add(length, Ordering::Relaxed);
 }
 
-/// How many reads could not be answered, and of how many bytes.
+/// The number of reads without a value, and their bytes.
 pub(crate) fn unanswered() -> (u64, u64) {
     (READS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed))
 }

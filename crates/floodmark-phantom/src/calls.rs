@@ -1,8 +1,8 @@
-//! What the files of several libraries need: entry points of the same form, and sizes of numbers.
+//! Shared by several libraries: entry points of the same form, and sizes of numbers.
 
 use std::ffi::c_int;
 
-/// Makes functions that give a handle; further arguments are not looked at.
+/// Makes functions that return a handle; further arguments are ignored.
 macro_rules! creates {
     ($($name:ident),* $(,)?) => {$(
         #[crate::entry_point]

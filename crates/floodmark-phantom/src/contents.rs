@@ -1,8 +1,8 @@
-//! Which bytes of the devices have a value, and how certain it is.
+//! Tracks which bytes of the devices have a value, and its certainty.
 //!
-//! Kernels do not run, so most of what a program would compute has no value. What was copied in, set or
-//! worked out on the host (by our Python front, for operators on integers) has one, and lies where the
-//! device's address says. This file keeps which bytes those are, as ranges that do not overlap.
+//! Kernels do not run, so most computed data have no value. Data that were copied in, set or computed
+//! on the host (by the Python front, for operators on integers) have one, stored at the device's
+//! address. This file stores these bytes as ranges that do not overlap.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ pub(crate) fn contents() -> MutexGuard<'static, Contents> {
 }
 
 impl Contents {
-    /// From now on these bytes have a value of that certainty.
+    /// Sets the certainty of these bytes.
     pub(crate) fn set(&mut self, addr: u64, length: u64, certainty: Certainty) {
         self.forget(addr, length);
         if length == 0 || certainty == Certainty::Nothing {
@@ -45,7 +45,7 @@ impl Contents {
         self.ranges.insert(start, (end, certainty));
     }
 
-    /// From now on these bytes have none.
+    /// Removes the value of these bytes.
     pub(crate) fn forget(&mut self, addr: u64, length: u64) {
         if length == 0 || self.ranges.is_empty() {
             return;
@@ -68,7 +68,7 @@ impl Contents {
         }
     }
 
-    /// How sure all of these bytes are: the least sure one counts.
+    /// The certainty of a range: that of its least certain byte.
     pub(crate) fn certainty(&self, addr: u64, length: u64) -> Certainty {
         let (mut at, end) = (addr, addr + length);
         let mut least = Certainty::Known;

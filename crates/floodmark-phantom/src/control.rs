@@ -1,4 +1,4 @@
-//! What our own Python calls, by name.
+//! Functions that our Python code calls, by name.
 
 use std::ffi::{c_char, c_int};
 
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn floodmark_phantom_claim(error: OrNull<c_char>, room: us
     unsafe { outcome(stand_ins::load().and_then(|()| loaded_libraries::watch()), error, room) }
 }
 
-/// Takes the place of CUDA in what is loaded already. One when memory will be asked of this library.
+/// Replaces CUDA in loaded objects. Returns 1 when memory is requested from this library.
 #[crate::entry_point(0)]
 pub extern "C" fn floodmark_phantom_take_over() -> c_int {
     c_int::from(loaded_libraries::take_over())
@@ -49,8 +49,8 @@ pub extern "C" fn floodmark_phantom_take_over() -> c_int {
 
 /// Undoes it.
 #[crate::entry_point]
-pub extern "C" fn floodmark_phantom_give_back() {
-    loaded_libraries::give_back();
+pub extern "C" fn floodmark_phantom_restore() {
+    loaded_libraries::restore();
 }
 
 unsafe fn outcome(of: Result<(), String>, error: *mut c_char, room: usize) -> c_int {
@@ -64,7 +64,7 @@ unsafe fn outcome(of: Result<(), String>, error: *mut c_char, room: usize) -> c_
     }
 }
 
-/// Writes what happened so far, the JSON of [`Account`]; gives the length it needs.
+/// Writes the [`Account`] so far as JSON; returns the length that it needs.
 ///
 /// # Safety
 /// `to` has `room` bytes.
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn floodmark_phantom_account(to: OrNull<c_char>, room: usi
     account.len() + 1
 }
 
-/// How sure these bytes are: 0 nothing, 1 assumed, 2 sampled, 3 random, 4 known.
+/// The certainty of these bytes: 0 nothing, 1 assumed, 2 sampled, 3 random, 4 known.
 #[crate::entry_point(0)]
 pub extern "C" fn floodmark_phantom_certainty(addr: u64, length: u64) -> c_int {
     contents().certainty(addr, length) as c_int
@@ -113,7 +113,7 @@ unsafe fn put_text(to: *mut c_char, room: usize, text: &str) {
         return;
     }
     let length = text.len().min(room - 1);
-    // SAFETY: the caller says that there are `room` bytes.
+    // SAFETY: the caller has `room` bytes.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr().cast(), to, length);
         to.add(length).write(0);

@@ -1,7 +1,7 @@
-//! Copies and fills as CUDA answers them: arguments first, then the work.
+//! Copies and fills with CUDA's checks: arguments first, then the work.
 //!
-//! The rules follow what an H200 answered to wrong calls (`fixtures/cuda_errors.json`). Where it ended the
-//! program with a signal, for the host's memory that cannot be read or written, the answer here is
+//! The rules follow the results of wrong calls on an H200 (`fixtures/cuda_errors.json`). Where it ended
+//! the program with a signal, for the host's memory that cannot be read or written, the result here is
 //! "invalid value".
 
 use crate::machine::{Extent, machine};
@@ -16,13 +16,13 @@ pub(crate) struct Direction {
 }
 
 impl Direction {
-    /// The addresses say it.
+    /// Decided by the addresses.
     pub(crate) const ANY: Self = Self { is_to_known: false, is_from_known: false };
     pub(crate) const TO_DEVICE: Self = Self { is_to_known: true, is_from_known: false };
     pub(crate) const FROM_DEVICE: Self = Self { is_to_known: false, is_from_known: true };
     pub(crate) const ON_DEVICES: Self = Self { is_to_known: true, is_from_known: true };
 
-    /// From `cudaMemcpyKind`. "Host to host" asks for nothing.
+    /// From `cudaMemcpyKind`. "Host to host" requires neither.
     pub(crate) fn from_kind(kind: i32) -> Option<Self> {
         match kind {
             0 | 4 => Some(Self::ANY),
@@ -126,8 +126,8 @@ fn extent_of_rows(pitch: u64, width: u64, height: u64) -> Option<u64> {
     (height - 1).checked_mul(pitch)?.checked_add(width)
 }
 
-/// Whether a range may be a side of a copy. Memory that CUDA does not know is the host's: whether it can be
-/// used shows when it is.
+/// Whether a range may be a side of a copy. Memory that is unknown to CUDA is the host's: using it shows
+/// whether it is valid.
 fn is_side(addr: u64, bytes: u64, must_be_known: bool) -> bool {
     let Some(machine) = machine() else { return false };
     if addr == 0 || addr.checked_add(bytes).is_none() {

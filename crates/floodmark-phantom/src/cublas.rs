@@ -1,7 +1,8 @@
-//! cuBLAS and cuBLASLt: products are not computed; handles, versions and choices are answered.
+//! cuBLAS and cuBLASLt: products are not computed; handles, versions and algorithm choices are
+//! returned.
 //!
-//! torch hands cuBLAS its workspaces, of a size that torch chooses: none is made here. The functions that
-//! only compute are in `symbols/cublas.txt`, marked `ok`.
+//! torch allocates the workspaces of cuBLAS, so none is allocated here. The functions that only compute
+//! are in `symbols/cublas.txt`, marked `ok`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -116,7 +117,7 @@ struct HeuristicResult {
     reserved: [c_int; 4],
 }
 
-/// One way to do the product, which needs no workspace of its own: torch passes what it has anyway.
+/// One algorithm, which needs no workspace of its own: torch passes the one it has.
 #[crate::entry_point]
 unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     _handle: u64,

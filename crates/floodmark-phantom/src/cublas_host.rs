@@ -1,4 +1,4 @@
-//! What cuBLAS gives to the host: results that are one number, `info`, and copies of matrices.
+//! Results that cuBLAS returns to the host: single numbers, `info`, and copies of matrices.
 //!
 //! A number that would have been computed is zero, and so is `info`: no matrix is singular.
 
@@ -68,7 +68,7 @@ of_two_vectors! {
     cublasZdotu_v2: 16, cublasZdotc_v2: 16,
 }
 
-/// Factorisations of many matrices: whether the arguments were right is said on the host.
+/// Factorisations of many matrices: the host gets the check of the arguments.
 macro_rules! with_info {
     (; $($rest:tt)*) => {};
     ($name:ident $(, $more:ident)*; $($arg:ident: $kind:ty),*) => {
@@ -121,7 +121,7 @@ fn copy_columns(
     if is_copied { SUCCESS } else { MAPPING_ERROR }
 }
 
-/// Copies of matrices, to a device and back: the addresses say which.
+/// Copies of matrices, to a device and back: the addresses decide the direction.
 macro_rules! matrices {
     ($($name:ident),* $(,)?) => {$(
         #[crate::entry_point]

@@ -1,7 +1,7 @@
-//! cuFFT: transforms are not computed; plans are kept, and their work areas answered.
+//! cuFFT: transforms are not computed; plans are kept, and the sizes of their work areas returned.
 //!
-//! How large these are is `floodmark_cuda_model::fourier`'s to say.
-//! torch switches automatic allocation off and gives the room itself; without that it is taken here.
+//! `floodmark_cuda_model::fourier` computes these sizes. torch switches automatic allocation off and
+//! passes its own work area; otherwise it is allocated here.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -19,7 +19,7 @@ const INVALID_PLAN: i32 = 1;
 const NO_MEMORY: i32 = 2;
 const INVALID_VALUE: i32 = 4;
 
-/// A plan: whether it takes its room itself, how much, and where that is.
+/// A plan: whether it allocates its own work area, its size, and its address.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     takes_room: bool,
@@ -63,7 +63,7 @@ fn create() -> c_int {
     handle
 }
 
-/// Sets what the plan transforms; takes its room where the program does not.
+/// Sets the transform of the plan; allocates its work area unless the program does.
 fn make(handle: c_int, bytes: u64) -> i32 {
     with(|plans| {
         let Some(plan) = plans.get_mut(&handle) else { return INVALID_PLAN };
@@ -78,7 +78,7 @@ fn make(handle: c_int, bytes: u64) -> i32 {
     })
 }
 
-unsafe fn make_and_tell(handle: c_int, bytes: u64, to: *mut usize) -> i32 {
+unsafe fn make_and_put_size(handle: c_int, bytes: u64, to: *mut usize) -> i32 {
     // SAFETY: the caller's pointer, by the library's contract.
     unsafe { put(to, usize::try_from(bytes).unwrap_or(usize::MAX)) };
     make(handle, bytes)
@@ -152,7 +152,7 @@ unsafe extern "C" fn cufftXtMakePlanMany(
     let Some(lengths) = (unsafe { dimensions(rank, lengths) }) else { return INVALID_VALUE };
     let bytes = work_bytes(&lengths, count(batch), transform_of_types(input, output));
     // SAFETY: the same contract.
-    unsafe { make_and_tell(handle, bytes, to) }
+    unsafe { make_and_put_size(handle, bytes, to) }
 }
 
 /// Plans of the older interface, with lengths of either width.
@@ -180,7 +180,7 @@ macro_rules! plans_of_many {
             };
             let bytes = work_bytes(&lengths, count(batch), kind);
             // SAFETY: the same contract.
-            unsafe { make_and_tell(handle, bytes, to) }
+            unsafe { make_and_put_size(handle, bytes, to) }
         }
     )*};
 }

@@ -1,8 +1,8 @@
-//! CUPTI, which watches a device at work: there is none to watch.
+//! CUPTI, which profiles a device: none is simulated.
 //!
-//! The real one asks the driver for tables that only a real driver has, and some versions do not survive
-//! that there are none. Here all but its version and its words are refused, which profilers take as "no
-//! activities of a device"; what happens on the host is still recorded.
+//! The real library requests tables that only a real driver has, and some versions crash without them.
+//! Here all calls except its version and its error texts are refused, which profilers treat as "no
+//! activities of a device"; events of the host are still recorded.
 
 use std::ffi::{c_char, c_int};
 

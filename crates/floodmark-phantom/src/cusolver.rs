@@ -1,9 +1,9 @@
-//! cuSOLVER: factorisations are not computed; how much room they need is answered.
+//! cuSOLVER: factorisations are not computed; the sizes of their workspaces are returned.
 //!
 //! The library's own figures are not published. The model is LAPACK's need for the same routine, worked
 //! in panels of 64 columns, with all of it on the device: a panel for triangular factors, LAPACK's
 //! divide and conquer for symmetric eigenvalues, and a copy of the matrix with its rotations for the
-//! Jacobi methods. It was not compared with a device. What is computed, and `info`, stays as it was.
+//! Jacobi methods. It was not compared with a device. The results and `info` stay unchanged.
 
 use std::ffi::c_int;
 

@@ -1,9 +1,9 @@
-//! What an entry point returns when our own code in it panics.
+//! Catches panics of entry points, and returns an error instead.
 //!
 //! A panic that reaches the caller, which is C, would abort the program. Instead the call returns the error
-//! that its library has for failures inside, stderr gets a message with the name of the call, and the
-//! call counts as one that is not supported, so the estimate shows it. `#[crate::entry_point]` puts every
-//! entry point behind this.
+//! that its library has for failures inside, stderr gets a message with the name of the call, and the call
+//! counts as one that is not supported, so the estimate shows it. `#[crate::entry_point]` wraps every entry
+//! point in it.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -38,17 +38,17 @@ const LIBRARIES: [(&str, &str, i32, i32); 14] = [
 
 /// A pointer that a caller may leave out. All others of an entry point are checked (`#[entry_point]`).
 pub(crate) type OrNull<T> = *mut T;
-/// The same, to what is only read.
+/// The same, to memory that is only read.
 pub(crate) type ConstOrNull<T> = *const T;
 
-/// What went wrong in the last call that panicked.
+/// The panic message of the last call that panicked.
 static LAST_FAILURE: Mutex<Option<&'static CStr>> = Mutex::new(None);
 
 thread_local! {
     static FAILED_CALL: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
-/// What a function returns after a panic.
+/// The return value of a function after a panic.
 pub(crate) trait AfterPanic {
     /// The value for a function of that library, whose status for an internal error is given.
     fn after_panic(library: &str, status: i32) -> Self;
@@ -110,7 +110,7 @@ pub(crate) fn call<R: AfterPanic>(name: &'static str, body: impl FnOnce() -> R) 
     result
 }
 
-/// What an entry point returns for a null pointer: of a status, the one of its library for a wrong argument.
+/// The return value for a null pointer: for a status, its library's error for a wrong argument.
 pub(crate) fn null_argument<R: AfterPanic>(name: &'static str) -> R {
     let (library, _, status) = library_of(name);
     R::after_panic(library, status)
@@ -143,7 +143,8 @@ pub(crate) fn call_or<R>(name: &'static str, after_panic: R, body: impl FnOnce()
     })
 }
 
-/// What went wrong in the last call that panicked, for functions that put an error into words.
+/// The panic message of the last call that panicked, for functions that return the text of an
+/// error.
 pub(crate) fn last_failure() -> Option<&'static CStr> {
     *LAST_FAILURE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -163,7 +164,7 @@ fn note(name: &'static str, panic: &(dyn Any + Send)) -> (&'static str, i32) {
     let text = CString::new(failure.replace('\0', "")).unwrap_or_default();
     let mut last = LAST_FAILURE.lock().unwrap_or_else(PoisonError::into_inner);
     if *last != Some(&text) {
-        // Callers keep such texts for ever.
+        // Callers keep such texts, so they are never freed.
         *last = Some(Box::leak(text.into_boxed_c_str()));
     }
     (library, status)

@@ -1,8 +1,8 @@
 //! The program's own memory, read and written without a fault.
 //!
-//! A bad pointer must come back as an error, as the kernel gives it, and not as a signal that ends the
-//! program. `process_vm_readv` on the process itself copies and answers `EFAULT`; where a sandbox refuses
-//! it, the kernel's list of mappings is asked first.
+//! A bad pointer must give an error, as from the kernel, and not a signal that ends the program.
+//! `process_vm_readv` on the process itself copies and answers `EFAULT`; if a sandbox forbids it, the
+//! kernel's list of mappings is read first.
 
 use std::fs;
 
@@ -63,7 +63,7 @@ enum Copied {
 fn copy_by_kernel(to: u64, from: u64, bytes: usize) -> Copied {
     let to = iovec { iov_base: to as *mut c_void, iov_len: bytes };
     let from = iovec { iov_base: from as *mut c_void, iov_len: bytes };
-    // SAFETY: the kernel checks both ranges; what is written is what the caller wants written.
+    // SAFETY: the kernel checks both ranges; the caller requests the write.
     let copied =
         unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0) };
     if usize::try_from(copied) == Ok(bytes) {

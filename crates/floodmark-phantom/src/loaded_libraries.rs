@@ -1,13 +1,14 @@
-//! Takes the place of CUDA's libraries in objects that are bound to them.
+//! Replaces CUDA's libraries in objects that are bound to them.
 //!
-//! Objects that are loaded after this library find its functions by their names, unless the real libraries
-//! were there first: then all find the real ones, also those that come later. What they call goes through
-//! slots (`floodmark-slots`), and a slot for a function that this library has gets this one's. CUDA's own
-//! libraries are left alone: they are not called any more, but for cuDNN, which plans with what it has.
+//! Objects that are loaded after this library bind to its functions by name, unless the real libraries
+//! were loaded first: then all objects bind to the real ones. Their calls go through slots
+//! (`floodmark-slots`), and each slot for a function of this library gets its address. The slots of CUDA's
+//! own libraries stay unchanged: those libraries are no longer called, except cuDNN, which plans with its
+//! own functions.
 //!
-//! Objects that come later are found by a mark: a stand-in at the end of the loader's list. When another
-//! object follows it, there is something new, and a new mark goes to the end. That is one look at one
-//! word, so it can be had at every call.
+//! Later objects are found by a mark: a stand-in at the end of the loader's list. When another object
+//! follows the mark, new objects were loaded, and a new mark is added at the end. The check reads one
+//! word, so every call can do it.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, c_int, c_void};
@@ -19,9 +20,9 @@ use floodmark_slots::{self as slots, Object};
 use crate::machine::machine;
 use crate::stand_ins;
 
-/// What all of torch's caching allocator comes to in the end.
+/// The functions by which torch's caching allocator requests memory.
 const MOST_IMPORTANT: &CStr = c"cudaMalloc";
-/// `c10::cuda::device_count`, which remembers what it found when it was first asked.
+/// `c10::cuda::device_count`, which caches its first result.
 const DEVICE_COUNT: &CStr = c"_ZN3c104cuda12device_countEv";
 
 /// The loader's record of an object, as `link.h` has it.
@@ -34,30 +35,32 @@ struct LinkMap {
     previous: *const LinkMap,
 }
 
-/// The mark; null while there is nothing to follow.
+/// The mark; null until CUDA was replaced.
 static MARK: AtomicPtr<LinkMap> = AtomicPtr::new(std::ptr::null_mut());
 static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
 
 #[derive(Debug, Default)]
 struct Taken {
-    /// Objects that were seen to.
+    /// Objects whose slots were checked.
     done: HashSet<(usize, usize)>,
-    /// Slots that were changed: where, what stood there, what stands there.
+    /// Changed slots: their address, the old value, the new value.
     changed: Vec<(usize, usize, usize)>,
 }
 
-/// Puts this library's functions into the slots of all that is loaded. Whether memory is among them.
+/// Stores this library's functions in the slots of all loaded objects. Returns whether memory
+/// functions are among them.
 pub(crate) fn take_over() -> bool {
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     slots::at_rest(|| taken.get_or_insert_default().take())
 }
 
-/// Puts back what stood in the slots.
-pub(crate) fn give_back() {
+/// Restores the old values of the slots.
+pub(crate) fn restore() {
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     for (at, before, now) in taken.take().unwrap_or_default().changed {
         let at = at as *mut usize;
-        // SAFETY: it is given back right after it was taken, when all objects are still loaded.
+        // SAFETY: the slots are restored right after they were changed, while all objects are still
+        // loaded.
         unsafe {
             if at.read() == now {
                 slots::store(at, before);
@@ -66,13 +69,13 @@ pub(crate) fn give_back() {
     }
 }
 
-/// From now on objects that are loaded are seen to; nothing to do where nothing was taken over.
+/// Starts checking later objects; does nothing if no slot was changed.
 pub(crate) fn watch() -> Result<(), String> {
     let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     if taken.is_some() { set_mark() } else { Ok(()) }
 }
 
-/// Sees to objects that were loaded since.
+/// Changes the slots of objects that were loaded since.
 pub(crate) fn follow() {
     let mark = MARK.load(Ordering::Acquire);
     // SAFETY: a mark is never unloaded, and the loader only ever stores a pointer there.
@@ -83,10 +86,10 @@ pub(crate) fn follow() {
 
 #[cold]
 fn follow_new() {
-    // Who does not get it leaves it to the one who has it.
+    // If another thread has the lock, that thread does it.
     let Ok(mut taken) = TAKEN.try_lock() else { return };
     if let Some(taken) = taken.as_mut() {
-        // The mark first: what comes after it is new again.
+        // The mark first: objects after it count as new again.
         if set_mark().is_err() {
             MARK.store(std::ptr::null_mut(), Ordering::Release);
         }
@@ -98,7 +101,7 @@ fn set_mark() -> Result<(), String> {
     const LINK_MAP: c_int = 2;
     let handle = stand_ins::load_one("libfloodmark_mark.so")?;
     let mut record: *mut LinkMap = std::ptr::null_mut();
-    // SAFETY: for this question the loader stores one pointer.
+    // SAFETY: for this request the loader stores one pointer.
     let asked = unsafe { libc::dlinfo(handle, LINK_MAP, (&raw mut record).cast()) };
     if asked != 0 || record.is_null() {
         return Err("the dynamic loader does not list its libraries".to_owned());
@@ -108,7 +111,7 @@ fn set_mark() -> Result<(), String> {
 }
 
 impl Taken {
-    /// Sees to all objects that were not seen to yet.
+    /// Changes the slots of all objects that were not checked yet.
     fn take(&mut self) -> bool {
         let objects = slots::objects();
         let here = floodmark_phantom_device_count as *const () as usize;
@@ -147,7 +150,7 @@ fn is_left_alone(object: &Object, own: &Object) -> bool {
     object.identity() == own.identity() || object.soname().to_str().is_ok_and(stand_ins::is_of_cuda)
 }
 
-/// What this library has for a function.
+/// This library's address of a function.
 fn function(name: &CStr, own: &Object) -> Option<usize> {
     if name == DEVICE_COUNT {
         return Some(floodmark_phantom_device_count as *const () as usize);
@@ -155,14 +158,14 @@ fn function(name: &CStr, own: &Object) -> Option<usize> {
     own.lookup(name)
 }
 
-/// Whether the slot leads to the function of that name, or was not used yet. Somebody else's function
-/// may stand there too; it calls the one that it replaces by itself.
+/// Whether the slot leads to the function of that name, or was not used yet. It may also have the
+/// function of another tool, which calls the one that it replaces.
 fn is_the_named(addr: usize, name: &CStr, object: &Object, objects: &[Object]) -> bool {
     object.contains(addr)
         || objects.iter().any(|other| other.contains(addr) && other.lookup(name) == Some(addr))
 }
 
-/// torch's own remembers that there was no device, when it was asked before.
+/// torch's own function caches the absence of a device.
 #[crate::entry_point(0)]
 extern "C" fn floodmark_phantom_device_count() -> c_int {
     machine().map_or(0, |machine| c_int::try_from(machine.device_count()).unwrap_or(0))

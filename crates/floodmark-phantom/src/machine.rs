@@ -11,7 +11,7 @@ use floodmark_phantom_control::Settings;
 use crate::memory::Memory;
 use crate::visible_devices;
 
-/// All devices. There is one machine in a process, and it does not change once something was allocated.
+/// All devices. A process has one machine, which does not change after the first allocation.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) settings: Settings,
@@ -32,18 +32,18 @@ pub(crate) struct HostBlock {
     pub(crate) device: i32,
 }
 
-/// How it came to be so.
+/// How it was registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HostKind {
-    /// `cudaHostAlloc`: it is ours.
+    /// `cudaHostAlloc`: memory of this library.
     Allocated,
-    /// `cudaHostRegister`: it is the program's.
+    /// `cudaHostRegister`: memory of the program.
     Registered,
-    /// `cudaMallocManaged`: it is ours, and may be on either side.
+    /// `cudaMallocManaged`: memory of this library, for host and device.
     Managed,
 }
 
-/// What an address is.
+/// The kind of an address.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum AddressKind {
     /// Of a device.
@@ -54,12 +54,12 @@ pub(crate) enum AddressKind {
     Other,
 }
 
-/// How a range lies in the memory that CUDA knows.
+/// The position of a range in memory that is known to CUDA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// In one allocation.
     Within,
-    /// It begins in one and ends behind it.
+    /// It begins in an allocation and ends after it.
     Past,
     /// Among a device's addresses, where nothing is allocated.
     Void,
@@ -96,7 +96,7 @@ pub(crate) fn start(settings: Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// The device that calls of this thread are about.
+/// The current device of this thread.
 pub(crate) fn current_device() -> usize {
     CURRENT.get()
 }

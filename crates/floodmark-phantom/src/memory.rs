@@ -1,4 +1,4 @@
-//! Addresses that lie in no device, and how many may be allocated.
+//! The addresses of a simulated device, up to its capacity.
 //!
 //! Every device has a stretch of the process's address space, backed by nothing: pages are mapped
 //! only where a value is kept (`contents.rs`). Where a block is placed and how many bytes it takes are
@@ -25,16 +25,16 @@ pub(crate) struct Memory {
 
 #[derive(Debug, Clone, Copy)]
 struct Block {
-    /// What was asked for.
+    /// The requested bytes.
     bytes: u64,
-    /// How much address space it takes, and how much of the capacity.
+    /// The bytes of address space, and of capacity, that it uses.
     taken: u64,
 }
 
 impl Memory {
     /// Address space for a device of `capacity` bytes. `None` when the system refuses.
     pub(crate) fn new(capacity: u64) -> Option<Self> {
-        // Four times as much as fits: address space is not given back in the order that would keep it whole.
+        // Four times the capacity, since freed address space is fragmented.
         let length = (capacity.max(1 << 36) * 4).next_multiple_of(RANGE_BYTES);
         let start = reserve(length, RANGE_BYTES)?;
         let end = start + length;
@@ -67,8 +67,8 @@ impl Memory {
         Some(block.bytes)
     }
 
-    /// Memory without an address. It counts towards the peak once it is mapped: torch creates an expandable segment in
-    /// small handles and releases them unmapped when one of them fails, and no part of the program needs what such a try created.
+    /// Memory without an address. It counts towards the peak once it is mapped: torch creates an expandable segment in small
+    /// handles and releases them unmapped when one of them fails, and the program never uses that memory.
     pub(crate) fn create(&mut self, bytes: u64) -> bool {
         let fits = bytes <= self.free_bytes();
         if fits {
@@ -92,7 +92,7 @@ impl Memory {
         }
     }
 
-    /// The block that an address lies in: its start and how long it was asked to be.
+    /// The block that contains an address: its start and its requested length.
     pub(crate) fn block_of(&self, addr: u64) -> Option<(u64, u64)> {
         let (&start, block) = self.blocks.range(..=addr).next_back()?;
         (addr < start + block.taken).then_some((start, block.bytes))
@@ -125,7 +125,7 @@ pub(crate) fn reserve(length: u64, alignment: u64) -> Option<u64> {
     let no_file = if zeros < 0 { libc::MAP_ANONYMOUS } else { 0 };
     let flags = libc::MAP_PRIVATE | libc::MAP_NORESERVE | no_file;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping at an address of the system's choice takes nothing from anyone.
+    // SAFETY: a new mapping at an address of the system's choice replaces no other.
     let start = unsafe { libc::mmap(ptr::null_mut(), whole, access, flags, zeros, 0) };
     if zeros >= 0 {
         // SAFETY: it was just opened; the mapping does not need it.
@@ -139,7 +139,8 @@ pub(crate) fn reserve(length: u64, alignment: u64) -> Option<u64> {
     Some((start as u64).next_multiple_of(alignment))
 }
 
-/// Lets the system have the whole pages of a range back; they read as zeros afterwards. `false` where it refuses.
+/// Returns the whole pages of a range to the system; they read as zeros afterwards. `false` where
+/// it refuses.
 pub(crate) fn discard(addr: u64, length: u64) -> bool {
     let (from, to) = (addr.next_multiple_of(4096), (addr + length) & !4095);
     if from >= to {
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_was_not_handed_out_is_not_released() {
+    fn an_unknown_address_is_not_released() {
         let mut memory = memory(64 << 20);
         let block = memory.allocate(4096).expect("there is room");
         assert_eq!(memory.release(block + 512), None);

@@ -1,4 +1,4 @@
-//! Sees when torch allocates device memory again: its old contents have no value any more.
+//! Detects when torch allocates device memory again: its old contents have no value any more.
 //!
 //! torch's caching allocator requests large segments of CUDA and allocates blocks in them by itself. It calls
 //! `c10::reportMemoryUsageToProfiler` for every block; this library has a function of that name in front of

@@ -1,9 +1,9 @@
-//! Libraries by the names of CUDA's, with nothing in them.
+//! Empty libraries with the names of CUDA's.
 //!
-//! A library that needs `libcublas.so.13`, or opens it by that name, is content with any loaded object
-//! that says it is called so. Such an object is a few hundred bytes: its name, and that it needs this
-//! library, where its symbols are found. So the real libraries (gigabytes) are never read, and those that
-//! would look for a driver find this one. They are made in memory; nothing is written to disk.
+//! A library that needs `libcublas.so.13`, or opens it by that name, accepts any loaded object with that
+//! name. Such an object is a few hundred bytes: its name, and that it needs this library, where its
+//! symbols are found. So the real libraries (gigabytes) are never read, and libraries that search for a
+//! driver find this one. They are made in memory; nothing is written to disk.
 
 use std::ffi::{CString, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -55,11 +55,11 @@ pub(crate) fn is_of_cuda(soname: &str) -> bool {
 
 fn is_loaded(name: &str) -> bool {
     let Ok(name) = CString::new(name) else { return false };
-    // SAFETY: nothing is loaded or run by asking.
+    // SAFETY: the call loads and runs nothing.
     unsafe { !libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD).is_null() }
 }
 
-/// Loads one, and gives its handle. It stays for ever.
+/// Loads a stand-in, and returns its handle. It is never unloaded.
 pub(crate) fn load_one(name: &str) -> Result<*mut c_void, String> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let failed = || format!("the stand-in for `{name}` cannot be loaded");
@@ -85,8 +85,8 @@ pub(crate) fn load_one(name: &str) -> Result<*mut c_void, String> {
     if handle.is_null() { Err(failed()) } else { Ok(handle) }
 }
 
-/// A path to a descriptor by which no other object was loaded. The loader takes two of the same path for
-/// the same object, and numbers of descriptors come again: the slashes are the number of this one.
+/// A unique path to a descriptor. The loader treats equal paths as the same object, and descriptor
+/// numbers are reused: the number of slashes makes each path unique.
 fn path_of(fd: i32, number: u32) -> String {
     let bits = (0..u32::BITS).map(|bit| if number >> bit & 1 == 1 { "//." } else { "/." });
     format!("/proc/self{}/fd/{fd}", bits.collect::<String>())
@@ -97,7 +97,7 @@ pub(crate) fn own_symbol(name: &str) -> *mut c_void {
     let (Ok(library), Ok(name)) = (CString::new(OWN_NAME), CString::new(name)) else {
         return std::ptr::null_mut();
     };
-    // SAFETY: the library is loaded, since this is a part of it; nothing is run by asking for it again.
+    // SAFETY: the library is loaded, since this is a part of it; opening it again runs nothing.
     unsafe {
         let handle = libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
         if handle.is_null() { handle } else { libc::dlsym(handle, name.as_ptr()) }
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_cudas_libraries_are_told_from_those_of_others() {
+    fn parts_of_cudas_libraries_are_recognized() {
         for name in ["libcudart.so.13", "libcudnn_graph.so.9", "libcusparseLt-f80c68d1.so.0"] {
             assert!(is_of_cuda(name), "{name}");
         }

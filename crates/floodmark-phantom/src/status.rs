@@ -38,7 +38,7 @@ pub(crate) fn take_last_error() -> i32 {
     LAST_ERROR.replace(SUCCESS)
 }
 
-/// Stores a result where the caller wants it, if it does.
+/// Stores a result, unless the caller's pointer is null.
 ///
 /// # Safety
 /// The pointer is null or can be written to.

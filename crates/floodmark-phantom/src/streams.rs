@@ -1,4 +1,4 @@
-//! Streams, events and captures: everything is ready at once, but who captures what is kept.
+//! Streams, events and captures: all work completes at once, but captures are tracked.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,7 +41,7 @@ pub(crate) struct Streams {
 
 static STREAMS: Mutex<Option<Streams>> = Mutex::new(None);
 static NEXT: AtomicU64 = AtomicU64::new(1);
-/// How many captures go on: launches look here first.
+/// The number of open captures: launches check it first.
 static CAPTURES: AtomicU64 = AtomicU64::new(0);
 
 /// A handle that was not used before. It is not zero, and looks like an aligned address.
@@ -55,7 +55,7 @@ pub(crate) fn with<T>(f: impl FnOnce(&mut Streams) -> T) -> T {
     f(guard.get_or_insert_default())
 }
 
-/// Work was handed to a stream.
+/// Work was submitted to a stream.
 pub(crate) fn note_work(stream: u64) {
     if CAPTURES.load(Ordering::Relaxed) > 0 {
         with(|streams| {
@@ -127,7 +127,7 @@ impl Streams {
         Some(id)
     }
 
-    /// Ends the capture for every stream that joined it; gives the graph.
+    /// Ends the capture for every stream that joined it; returns the graph.
     pub(crate) fn end_capture(&mut self, stream: u64) -> Option<u64> {
         let capture = self.capture_of(stream)?;
         for stream in self.by_handle.values_mut().filter(|s| s.capture == Some(capture)) {
@@ -138,7 +138,7 @@ impl Streams {
         Some(self.create_graph(Graph { nodes }))
     }
 
-    /// Somebody waits for a stream: while it captures, that is not allowed, and breaks the capture.
+    /// A wait for a stream: during a capture it is not allowed, and invalidates the capture.
     pub(crate) fn may_wait_for(&mut self, stream: u64) -> bool {
         let capture = self.capture_of(stream);
         self.broken.extend(capture);

@@ -1,8 +1,8 @@
 //! Copies between host and devices, and filling.
 //!
-//! A copy onto a device is kept where it may be asked for again; a copy off a device brings what is there
-//! and zeros for the rest. Large copies (weights, mostly) are not kept: they would need as much memory as
-//! the device has.
+//! A copy to a device is kept if it may be read again; a copy from a device returns the known bytes and
+//! zeros for the rest. Large copies (weights, mostly) are not kept: they would need as much memory as the
+//! device has.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,14 +14,14 @@ use crate::memory::discard;
 
 /// A copy of more than this is not kept.
 const LARGEST_KEPT: u64 = 32 << 20;
-/// When so much was kept, only small copies are.
+/// When this much was kept, only small copies are kept.
 const ALL_KEPT: u64 = 1 << 30;
 const ALWAYS_KEPT: u64 = 64 << 10;
 
 static KEPT: AtomicU64 = AtomicU64::new(0);
 
-/// Copies, whichever side the addresses are on. A device's range is one that was allocated; `false` when the
-/// host's cannot be read or written.
+/// Copies between any two sides. A device's range must be allocated; `false` if the host's cannot be read or
+/// written.
 pub(crate) fn copy(to: u64, from: u64, length: u64) -> bool {
     let Some(machine) = machine() else { return false };
     if length == 0 {
@@ -38,7 +38,8 @@ pub(crate) fn copy(to: u64, from: u64, length: u64) -> bool {
     }
 }
 
-/// `cudaMemset`: a value that is known afterwards. `false` when the host's memory cannot be written.
+/// `cudaMemset`: the bytes then have a known value. `false` when the host's memory cannot be
+/// written.
 pub(crate) fn fill(to: u64, value: u8, length: u64) -> bool {
     if length == 0 {
         return true;
@@ -106,8 +107,8 @@ fn copy_out(to: u64, from: u64, length: u64) -> bool {
             .all(|(start, length, _)| host_memory::copy(to + (start - from), start, length))
 }
 
-/// Sets memory of the host to zero. Pinned memory that is ours gets fresh pages, which take nothing until the program
-/// writes to them: offloaded activations and optimizer states may be more than the host has.
+/// Sets memory of the host to zero. Pinned memory that is ours gets fresh pages, which use no memory until the
+/// program writes to them: offloaded activations and optimizer states may exceed the host's memory.
 fn zero_host(to: u64, length: u64) -> bool {
     let is_ours = length > ALWAYS_KEPT
         && machine().is_some_and(|machine| {

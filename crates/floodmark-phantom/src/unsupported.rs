@@ -10,7 +10,7 @@ type Name = Cow<'static, str>;
 
 static REFUSED: Mutex<BTreeMap<(&'static str, Name), u64>> = Mutex::new(BTreeMap::new());
 
-/// Counts a call that could not be answered.
+/// Counts a refused call.
 pub(crate) fn note(library: &'static str, name: impl Into<Name>) {
     let mut refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
     *refused.entry((library, name.into())).or_default() += 1;

@@ -230,8 +230,8 @@ impl PhantomLibrary {
     }
 
     /// Undoes `take_over`.
-    fn give_back(&self, py: Python<'_>) {
-        py.detach(|| with_phantom_slots_free(|| self.library.give_back()));
+    fn restore(&self, py: Python<'_>) {
+        py.detach(|| with_phantom_slots_free(|| self.library.restore()));
     }
 
     /// Calls that it does not support.

@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::tensors::{Tensor, hand_out, take_back};
+use super::tensors::{Tensor, destroy_descriptor, new_descriptor};
 use super::{BAD_PARAM, SUCCESS};
 use crate::guard::OrNull;
 use crate::status::put;
@@ -27,13 +27,13 @@ fn workspace(sizes: &[c_int], longest_label: u64) -> Option<u64> {
 #[crate::entry_point]
 unsafe extern "C" fn cudnnCreateCTCLossDescriptor(to: *mut *mut Loss) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
-    unsafe { hand_out(to) }
+    unsafe { new_descriptor(to) }
 }
 
 #[crate::entry_point]
 unsafe extern "C" fn cudnnDestroyCTCLossDescriptor(descriptor: OrNull<Loss>) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
-    unsafe { take_back(descriptor) }
+    unsafe { destroy_descriptor(descriptor) }
 }
 
 #[crate::entry_point]

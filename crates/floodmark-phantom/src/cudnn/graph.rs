@@ -18,7 +18,7 @@ const HANDLE_OF_GRAPH: c_int = 800;
 const ID_OF_DEVICE: c_int = 2700;
 const HANDLE_OF_DEVICE: c_int = 2701;
 
-/// Kinds of descriptors that ask about a device, and the attribute that says which.
+/// Kinds of descriptors that refer to a device, and the attribute that selects it.
 const ASK_OF_DEVICE: [(c_int, c_int); 3] = [(2, 1307), (4, 204), (5, 407)];
 
 /// The attribute that names the device, for descriptors that have one and are not finalized yet.

@@ -1,8 +1,8 @@
-//! The real cuDNN, asked for what it would do on a device that it never sees.
+//! The real cuDNN, which plans for the simulated device.
 //!
 //! Since 9.8 cuDNN can plan without a device ("deviceless ahead-of-time compilation" in its manual): a
 //! descriptor of the device's properties takes the place of a handle. So its own heuristics choose the
-//! kernels here, and its own plans say how much workspace they need.
+//! kernels here, and its own plans have the size of their workspace.
 //!
 //! Attention's workspaces were those of an H200 to the byte. Many of its convolutions' were not: without a
 //! device the kernels of cuDNN 9.19 for 9.0 refuse a target of more than 18 multiprocessors, whatever the
@@ -46,7 +46,7 @@ pub(super) struct Library {
     device: Option<usize>,
 }
 
-/// The library, or nothing where it is not installed.
+/// The library, or `None` if it is not installed.
 pub(super) fn library() -> Option<&'static Library> {
     static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     LIBRARY.get_or_init(|| load(&machine()?.settings)).as_ref()
@@ -58,11 +58,11 @@ impl Library {
         self.device.is_some()
     }
 
-    /// Sets the simulated device as what `attribute` of `descriptor` is about.
+    /// Sets `attribute` of `descriptor` to the simulated device.
     pub(super) fn set_device(&self, descriptor: Descriptor, attribute: c_int) -> i32 {
         let Some(device) = self.device else { return NOT_SUPPORTED };
         let device = device as Descriptor;
-        // SAFETY: the library reads one descriptor, which is there.
+        // SAFETY: the library reads one descriptor, which exists.
         unsafe { (self.set)(descriptor, attribute, TYPE_DESCRIPTOR, 1, (&raw const device).cast()) }
     }
 
@@ -70,7 +70,7 @@ impl Library {
     pub(super) fn describe_device(&self, descriptor: Descriptor, settings: &Settings) -> i32 {
         let text = properties(settings);
         let length = i64::try_from(text.len()).unwrap_or(0);
-        // SAFETY: the library reads as many bytes as `length` says.
+        // SAFETY: the library reads `length` bytes.
         unsafe {
             (self.set)(
                 descriptor,
@@ -183,7 +183,7 @@ fn properties(device: &Settings) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// What the system keeps of a block's shared memory, since compute capability 8.
+/// The system's part of a block's shared memory, since compute capability 8.
 fn reserved_shared(device: &Settings) -> u64 {
     device.shared_per_multiprocessor - device.shared_per_block_optin
 }

@@ -2,8 +2,8 @@
 //!
 //! Operations that are described as graphs (convolutions, attention) are planned by the real library
 //! ([`mod@library`], [`graph`]): their workspaces are cuDNN's own, for the device's number of multiprocessors
-//! where it planned for another ([`splits`]). The older calls ([`rnn`], [`norm`],
-//! [`ctc`]) need a device in the real library, so their sizes are models, each with what it rests on.
+//! where it planned for another ([`splits`]). The older calls ([`rnn`], [`norm`], [`ctc`]) need a device in
+//! the real library, so their sizes are models, each with its basis.
 
 mod ctc;
 mod graph;
@@ -25,7 +25,7 @@ pub(crate) const SUCCESS: i32 = 0;
 pub(crate) const BAD_PARAM: i32 = 2000;
 pub(crate) const NOT_SUPPORTED: i32 = 3000;
 
-/// What a handle is here: the stream that it works on.
+/// A handle: the stream that it works on.
 #[derive(Debug)]
 struct Handle {
     stream: *mut c_void,
@@ -42,7 +42,7 @@ unsafe extern "C" fn cudnnCreate(handle: *mut *mut Handle) -> i32 {
 #[crate::entry_point]
 unsafe extern "C" fn cudnnDestroy(handle: *mut Handle) -> i32 {
     if !handle.is_null() {
-        // SAFETY: it came from `cudnnCreate`, and is given back once.
+        // SAFETY: it came from `cudnnCreate`, and is destroyed once.
         drop(unsafe { Box::from_raw(handle) });
     }
     SUCCESS

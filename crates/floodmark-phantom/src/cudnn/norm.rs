@@ -1,8 +1,8 @@
 //! Batch normalization by the older calls.
 //!
-//! On an H200 with tensors whose channels do not come last, it was seen to take no workspace and to keep
-//! nothing. With channels last, torch has kernels of its own for most cases, and what cuDNN's would take
-//! was not measured: it is counted as nothing.
+//! On an H200 with tensors whose channels are not last, it used no workspace and no reserve. With
+//! channels last, torch has its own kernels for most cases, and cuDNN's workspace was not measured: it
+//! counts as 0.
 
 use std::ffi::{c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! What a plan says of itself: the convolution that it runs and the choices of its kernel.
+//! The contents of a plan: its convolution, and the choices of its kernel.
 //!
 //! It is read from the plan's documented representation as JSON.
 
@@ -12,7 +12,7 @@ pub(super) enum Direction {
     Filter,
 }
 
-/// What numbers a convolution is of.
+/// The data type of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Number {
     Float,
@@ -30,7 +30,7 @@ impl Number {
         }
     }
 
-    /// How many bytes one takes.
+    /// The bytes of one number.
     pub(super) fn bytes(self) -> u64 {
         match self {
             Self::Float => 4,
@@ -44,7 +44,7 @@ impl Number {
 pub(super) struct Convolution {
     pub(super) direction: Direction,
     pub(super) number: Number,
-    /// Whether the channels of a place lie side by side.
+    /// Whether the channels of a pixel are adjacent.
     pub(super) channels_last: bool,
     pub(super) input: Vec<u64>,
     pub(super) filter: Vec<u64>,
@@ -53,7 +53,7 @@ pub(super) struct Convolution {
     pub(super) strided: bool,
 }
 
-/// What was chosen for a kernel, in cuDNN's numbers.
+/// The choices for a kernel, as cuDNN's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choices {
     pub(super) tile: u64,
@@ -77,7 +77,7 @@ const KNOBS: [&str; 6] =
     ["TILE_SIZE", "TILEK", "IDX_MODE", "WORKSPACE", "TILE_CGA_M", "TILE_CGA_N"];
 
 impl Plan {
-    /// Reads a plan, or nothing where it is of another kind.
+    /// Reads a plan; `None` for another kind.
     pub(super) fn read(text: &str) -> Option<Self> {
         let plan: Value = serde_json::from_str(text).ok()?;
         let engine = plan.get("engine")?;
@@ -158,7 +158,7 @@ fn numbers(values: &Value) -> Option<Vec<u64>> {
 mod tests {
     use super::*;
 
-    /// What cuDNN 9.19 wrote of a plan, less what is not read.
+    /// A plan as cuDNN 9.19 wrote it, without the parts that are not read.
     const PLAN: &str = r#"{"operationGraph":{"tensors":[
         {"name":"119","dataType":"CUDNN_DATA_FLOAT","dim":[128,64,3,3],"stride":[576,9,3,1]},
         {"name":"120","dataType":"CUDNN_DATA_FLOAT","dim":[32,64,56,56],"stride":[200704,3136,56,1]},

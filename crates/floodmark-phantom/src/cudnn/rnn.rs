@@ -1,13 +1,13 @@
 //! Recurrent networks, by the older calls.
 //!
-//! Where weights lie is laid down by cuDNN's manual. How large the buffers of a pass are is the business of
-//! `floodmark-cuda-model`, which fake tensors use as well.
+//! cuDNN's manual defines the layout of the weights. `floodmark-cuda-model` computes the sizes of the
+//! buffers of a pass; fake tensors use it as well.
 
 use std::ffi::{c_int, c_uint, c_void};
 
 use floodmark_cuda_model::recurrent::{Algorithm, Batch, Cell, Network as Sizes, Number, Pass};
 
-use super::tensors::{Dropout, Tensor, bytes_of, hand_out, take_back};
+use super::tensors::{Dropout, Tensor, bytes_of, destroy_descriptor, new_descriptor};
 use super::{BAD_PARAM, NOT_SUPPORTED, SUCCESS};
 use crate::guard::{ConstOrNull, OrNull};
 use crate::status::put;
@@ -32,7 +32,7 @@ pub(super) struct Network {
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Sequences(Batch);
 
-/// Where a part of the weights lies, in numbers from their start, and its rows and columns.
+/// The offset of a part of the weights, in numbers, and its rows and columns.
 #[derive(Debug, PartialEq, Eq)]
 struct Part {
     at: u64,
@@ -110,13 +110,13 @@ fn algorithm(which: c_int) -> Option<Algorithm> {
 #[crate::entry_point]
 unsafe extern "C" fn cudnnCreateRNNDescriptor(to: *mut *mut Network) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
-    unsafe { hand_out(to) }
+    unsafe { new_descriptor(to) }
 }
 
 #[crate::entry_point]
 unsafe extern "C" fn cudnnDestroyRNNDescriptor(descriptor: OrNull<Network>) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
-    unsafe { take_back(descriptor) }
+    unsafe { destroy_descriptor(descriptor) }
 }
 
 #[crate::entry_point]
@@ -163,13 +163,13 @@ unsafe extern "C" fn cudnnSetRNNDescriptor_v8(
 #[crate::entry_point]
 unsafe extern "C" fn cudnnCreateRNNDataDescriptor(to: *mut *mut Sequences) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
-    unsafe { hand_out(to) }
+    unsafe { new_descriptor(to) }
 }
 
 #[crate::entry_point]
 unsafe extern "C" fn cudnnDestroyRNNDataDescriptor(descriptor: OrNull<Sequences>) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
-    unsafe { take_back(descriptor) }
+    unsafe { destroy_descriptor(descriptor) }
 }
 
 #[crate::entry_point]
@@ -267,7 +267,7 @@ unsafe extern "C" fn cudnnGetRNNWeightParams(
     SUCCESS
 }
 
-/// Says where a part lies: its shape and its address, or null for one that does not exist.
+/// Writes the shape and the address of a part; null for one that does not exist.
 ///
 /// # Safety
 /// The pointers are null or can be written to.

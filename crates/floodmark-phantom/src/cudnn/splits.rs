@@ -19,20 +19,20 @@
 //! It was found by asking cuDNN 9.19 for the workspace of many convolutions with the documented attribute
 //! `CUDNN_ATTR_ENGINE_SM_COUNT_TARGET` set to 1 to 18 (`bench/fixtures/convolution_plans.py`). Of 23,000 random
 //! convolutions of an H200 whose kernels are of this family it gives the workspace of 99 %: see
-//! `bench/results/convolution-plans.md`. Misses that were looked at are where one more part begins to pay.
+//! `bench/results/convolution-plans.md`. The examined misses are where one more part begins to pay.
 //!
 //! Limits: where the model does not explain what was planned, the plan is left alone, and so are kernels with
-//! other knobs or tiles, strided gradients of data and workspaces above 4 GiB. That the heuristics choose the
-//! same kernel on the device is taken for granted: of the 59,053 kernels that were compared all of this family
-//! are the same. How many clusters run at once differs from one GPU to the next of the same kind.
+//! other knobs or tiles, strided gradients of data and workspaces above 4 GiB. The model assumes that the
+//! heuristics choose the same kernel on the device: of the 59,053 kernels that were compared all of this
+//! family are the same. How many clusters run at once differs from one GPU to the next of the same kind.
 
 use super::plan::{Choices, Convolution, Direction, Number, Plan};
 use floodmark_phantom_control::Settings;
 
-/// The compute capability of the devices that this is about.
+/// The compute capability of the modelled devices.
 pub(super) const CAPABILITY: (i32, i32) = (9, 0);
 
-/// As many multiprocessors cuDNN plans for where it sees no device.
+/// The number of multiprocessors that cuDNN plans for without a device.
 const PLANNED_FOR: u64 = 18;
 
 /// Costs of splitting are in steps of this many terms.
@@ -41,7 +41,7 @@ const STEP: u64 = 32;
 /// Bytes of a part's number, and of a counter.
 const FLOAT: u64 = 4;
 
-/// The channels of a copy of a tensor are padded to as many bytes.
+/// The channels of a copy of a tensor are padded to a multiple of this many bytes.
 const ALIGNMENT: u64 = 16;
 
 /// A tile, and when it pays to split its sum, in steps of [`STEP`] terms of one tile's sum.
@@ -97,7 +97,8 @@ fn moved(plan: &Plan, planned: u64, clusters: impl Fn(u64) -> u64) -> Option<u64
     Some(copies + product.workspace(clusters(product.size)).filter(|_| explained)?)
 }
 
-/// What copies of tensors in another layout, or with padded channels, may take: with the filter or without it.
+/// The bytes of copies of tensors in another layout, or with padded channels: with the filter or
+/// without it.
 fn copies_of(convolution: &Convolution) -> [u64; 2] {
     let Convolution { number, channels_last, input, filter, output, .. } = convolution;
     let channels = |sizes: &[u64]| sizes.get(1).copied().unwrap_or(1);
@@ -155,7 +156,7 @@ impl Product {
         Some(Self { tile, clusters, size: wide * high, steps, depth, cost, may_split })
     }
 
-    /// What splitting takes where `all` clusters run at once.
+    /// The workspace of splitting when `all` clusters run at once.
     fn workspace(&self, all: u64) -> Option<u64> {
         let waves = self.clusters.div_ceil(all.max(1));
         let full = if self.clusters > all { self.clusters.checked_div(all)? } else { 0 };
@@ -171,13 +172,13 @@ impl Product {
 
     /// In how many parts a sum is split after that many full waves, where `most` are possible.
     fn parts(&self, full: u64, most: u64) -> u64 {
-        let wanted = match full {
+        let parts = match full {
             _ if !self.may_split || most < 2 => 1,
             0 => self.parts_alone(most),
             _ => self.parts_after(full, most),
         };
         // Parts have equally many steps, so there may be enough of them before all are used.
-        self.steps.div_ceil(self.steps.div_ceil(wanted))
+        self.steps.div_ceil(self.steps.div_ceil(parts))
     }
 
     /// A cost in terms.
@@ -326,7 +327,7 @@ mod tests {
     fn gradients_of_filters_take_what_an_h200_recorded() {
         let filter = Direction::Filter;
         let (single, pair) = ((1, 1), (1, 2));
-        // What was planned for 18, and what was recorded with 132.
+        // The workspace planned for 18, and the one recorded with 132.
         let all = [
             (convolution(filter, [64, 64], 56, 1), 5, single, 51_822_803, 53_592_743),
             (convolution(filter, [64, 128], 56, 2), 1, pair, 38_830_096, 43_090_655),
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_multiprocessors_are_told_as_cudnn_plans_for_them() {
+    fn plans_for_fewer_multiprocessors_match_cudnn() {
         // 9 tiles of 64 by 64, and cuDNN's own workspace less the copies for each target.
         let convolution = convolution(Direction::Filter, [64, 64], 56, 1);
         let product =

@@ -1,4 +1,4 @@
-//! Descriptors of tensors, filters and layers of the older calls, which keep what they are given.
+//! Descriptors of tensors, filters and layers of the older calls, which store their values.
 
 use std::ffi::{c_int, c_void};
 
@@ -10,7 +10,7 @@ use crate::status::put;
 #[derive(Debug, Default)]
 pub(super) struct Tensor {
     pub(super) kind: c_int,
-    /// How a filter lies in memory; nothing for tensors, whose strides say it.
+    /// The layout of a filter; `None` for tensors, which have strides.
     format: c_int,
     pub(super) sizes: Vec<c_int>,
     strides: Vec<c_int>,
@@ -43,17 +43,17 @@ pub(super) fn bytes_of(kind: c_int) -> u64 {
 ///
 /// # Safety
 /// The pointer is null or can be written to.
-pub(super) unsafe fn hand_out<T: Default>(to: *mut *mut T) -> i32 {
+pub(super) unsafe fn new_descriptor<T: Default>(to: *mut *mut T) -> i32 {
     // SAFETY: by this function's contract.
     unsafe { put(to, Box::into_raw(Box::<T>::default())) };
     SUCCESS
 }
 
-/// Takes a descriptor back.
+/// Destroys a descriptor.
 ///
 /// # Safety
-/// It came from [`hand_out`] with the same type, and is not used again.
-pub(super) unsafe fn take_back<T>(descriptor: *mut T) -> i32 {
+/// It came from [`new_descriptor`] with the same type, and is not used again.
+pub(super) unsafe fn destroy_descriptor<T>(descriptor: *mut T) -> i32 {
     if !descriptor.is_null() {
         // SAFETY: by this function's contract.
         drop(unsafe { Box::from_raw(descriptor) });
@@ -88,13 +88,13 @@ unsafe fn put_numbers(to: *mut c_int, room: c_int, values: &[c_int]) {
 #[crate::entry_point]
 unsafe extern "C" fn cudnnCreateTensorDescriptor(to: *mut *mut Tensor) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
-    unsafe { hand_out(to) }
+    unsafe { new_descriptor(to) }
 }
 
 #[crate::entry_point]
 unsafe extern "C" fn cudnnDestroyTensorDescriptor(descriptor: OrNull<Tensor>) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
-    unsafe { take_back(descriptor) }
+    unsafe { destroy_descriptor(descriptor) }
 }
 
 #[crate::entry_point]
@@ -137,13 +137,13 @@ unsafe extern "C" fn cudnnGetTensorNdDescriptor(
 #[crate::entry_point]
 unsafe extern "C" fn cudnnCreateFilterDescriptor(to: *mut *mut Tensor) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
-    unsafe { hand_out(to) }
+    unsafe { new_descriptor(to) }
 }
 
 #[crate::entry_point]
 unsafe extern "C" fn cudnnDestroyFilterDescriptor(descriptor: OrNull<Tensor>) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
-    unsafe { take_back(descriptor) }
+    unsafe { destroy_descriptor(descriptor) }
 }
 
 #[crate::entry_point]
@@ -182,20 +182,20 @@ unsafe extern "C" fn cudnnGetFilterNdDescriptor(
     SUCCESS
 }
 
-/// A descriptor whose contents decide nothing that is allocated.
+/// A descriptor whose contents do not affect memory.
 #[derive(Debug, Default)]
 pub(super) struct Layer;
 
 #[crate::entry_point]
 unsafe extern "C" fn cudnnCreateActivationDescriptor(to: *mut *mut Layer) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
-    unsafe { hand_out(to) }
+    unsafe { new_descriptor(to) }
 }
 
 #[crate::entry_point]
 unsafe extern "C" fn cudnnDestroyActivationDescriptor(descriptor: OrNull<Layer>) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
-    unsafe { take_back(descriptor) }
+    unsafe { destroy_descriptor(descriptor) }
 }
 
 #[crate::entry_point]
@@ -211,13 +211,13 @@ extern "C" fn cudnnSetActivationDescriptor(
 #[crate::entry_point]
 unsafe extern "C" fn cudnnCreateSpatialTransformerDescriptor(to: *mut *mut Layer) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
-    unsafe { hand_out(to) }
+    unsafe { new_descriptor(to) }
 }
 
 #[crate::entry_point]
 unsafe extern "C" fn cudnnDestroySpatialTransformerDescriptor(descriptor: OrNull<Layer>) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
-    unsafe { take_back(descriptor) }
+    unsafe { destroy_descriptor(descriptor) }
 }
 
 #[crate::entry_point]
@@ -260,13 +260,13 @@ pub(super) struct Dropout {
 #[crate::entry_point]
 unsafe extern "C" fn cudnnCreateDropoutDescriptor(to: *mut *mut Dropout) -> i32 {
     // SAFETY: the caller's pointer, by cuDNN's contract.
-    unsafe { hand_out(to) }
+    unsafe { new_descriptor(to) }
 }
 
 #[crate::entry_point]
 unsafe extern "C" fn cudnnDestroyDropoutDescriptor(descriptor: OrNull<Dropout>) -> i32 {
     // SAFETY: the caller's descriptor, by cuDNN's contract.
-    unsafe { take_back(descriptor) }
+    unsafe { destroy_descriptor(descriptor) }
 }
 
 #[crate::entry_point]
@@ -328,10 +328,10 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_gives_back_what_it_was_given() {
+    fn a_descriptor_returns_its_values() {
         let mut descriptor = std::ptr::null_mut();
         let (mut kind, mut count, mut sizes, mut strides) = (0, 0, [0; 2], [0; 2]);
-        // SAFETY: all pointers are to what is on this stack, and the descriptor is taken back once.
+        // SAFETY: all pointers are to local variables, and the descriptor is destroyed once.
         unsafe {
             cudnnCreateTensorDescriptor(&raw mut descriptor);
             let (to, apart) = ([2, 3, 4], [12, 4, 1]);

@@ -1,12 +1,12 @@
 //! Descriptors of our own, for a cuDNN that cannot plan without a device.
 //!
-//! Every graph has one plan, and it takes no workspace. How often one was requested is reported with what
-//! was refused, since the estimate is too low by what the real plans would take.
+//! Every graph has one plan, and it takes no workspace. The requests for a plan are reported with the
+//! refused calls, since the estimate lacks the workspaces of the real plans.
 
 use std::ffi::{c_int, c_void};
 
 use super::library::Descriptor;
-use super::tensors::take_back;
+use super::tensors::destroy_descriptor;
 use super::{BAD_PARAM, SUCCESS};
 use crate::guard::refuse;
 use crate::status::put;
@@ -27,16 +27,16 @@ pub(super) unsafe fn create(to: *mut Descriptor) -> i32 {
     SUCCESS
 }
 
-/// Takes a descriptor back.
+/// Destroys a descriptor.
 ///
 /// # Safety
 /// It came from [`create`], and is not used again.
 pub(super) unsafe fn destroy(descriptor: Descriptor) -> i32 {
     // SAFETY: by this function's contract.
-    unsafe { take_back(descriptor.cast::<u8>()) }
+    unsafe { destroy_descriptor(descriptor.cast::<u8>()) }
 }
 
-/// Answers what is asked of heuristics and plans: one, without workspace; and nothing else.
+/// Returns one plan without workspace for heuristics and plans; nothing else.
 ///
 /// # Safety
 /// `count` and `values` are null or can be written to.

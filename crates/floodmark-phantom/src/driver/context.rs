@@ -1,4 +1,4 @@
-//! Contexts: every device has its primary one, which is always there.
+//! Contexts: every device has its primary context, which always exists.
 
 use std::ffi::{c_int, c_uint};
 
@@ -88,7 +88,7 @@ unsafe extern "C" fn cuStreamGetCtx(_stream: u64, context: *mut u64) -> i32 {
     unsafe { cuCtxGetCurrent(context) }
 }
 
-/// There are no green contexts: a part of the device's multiprocessors is never asked for.
+/// Green contexts are not supported: torch never requests a part of the multiprocessors.
 #[crate::entry_point]
 unsafe extern "C" fn cuStreamGetCtx_v2(
     stream: u64,

@@ -51,8 +51,8 @@ unsafe extern "C" fn cuGetErrorName(error: c_int, text: *mut *const c_char) -> i
     SUCCESS
 }
 
-/// Tables of functions that NVIDIA's own libraries share. There are none: most go on without, a
-/// runtime that is linked into a library does not.
+/// Tables of functions that NVIDIA's own libraries share. There are none: most libraries work
+/// without them, except a runtime that is linked into a library.
 #[crate::entry_point]
 unsafe extern "C" fn cuGetExportTable(table: *mut *const c_void, _id: *const c_void) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.

@@ -176,7 +176,7 @@ extern "C" fn cuLaunchCooperativeKernel(
     cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream)
 }
 
-/// The part of `CUlaunchConfig` that is looked at.
+/// The part of `CUlaunchConfig` that is read.
 #[repr(C)]
 struct LaunchConfig {
     sizes: [c_uint; 6],
@@ -211,7 +211,7 @@ unsafe extern "C" fn cuOccupancyMaxActiveClusters(count: *mut c_int) -> i32 {
     SUCCESS
 }
 
-/// A description of a tensor for the device's own copies: it is looked at by kernels alone.
+/// A description of a tensor for the device's own copies: only kernels read it.
 #[crate::entry_point]
 unsafe extern "C" fn cuTensorMapEncodeTiled(map: *mut [u64; 16]) -> i32 {
     // SAFETY: the caller's struct has 128 bytes.

@@ -9,10 +9,10 @@ use std::path::Path;
 
 use crate::unsupported;
 
-/// Callers further out than this are not looked at: ours and those of one entry point are fewer.
+/// The most callers that are examined: ours and those of one entry point are fewer.
 const FRAMES: c_int = 32;
 
-/// CUDA's own libraries, which ask too and go on without.
+/// CUDA's own libraries, which request them too and work without.
 const GO_ON_WITHOUT: [&str; 8] = [
     "libcublas",
     "libcudart",
@@ -49,7 +49,7 @@ fn calling_object() -> Option<String> {
     Some(Path::new(&path).file_name()?.to_string_lossy().into_owned())
 }
 
-/// What the loader knows of an address.
+/// The loader's record of an address.
 fn object_of(address: *const c_void) -> Option<libc::Dl_info> {
     // SAFETY: all zeroes is a record without names, and the loader only compares the address.
     unsafe {

@@ -1,4 +1,4 @@
-//! Memory, as the driver gives it: the runtime's, under other names.
+//! The driver's memory functions: those of the runtime, under other names.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -83,7 +83,7 @@ unsafe extern "C" fn cuMemGetAddressRange_v2(
     SUCCESS
 }
 
-/// What an address is: context, kind of memory, pointers, number, device.
+/// Attributes of an address: context, kind of memory, pointers, number, device.
 #[crate::entry_point]
 unsafe extern "C" fn cuPointerGetAttribute(to: *mut c_void, which: c_int, addr: u64) -> i32 {
     let Some(machine) = machine().filter(|_| !to.is_null()) else { return INVALID_VALUE };

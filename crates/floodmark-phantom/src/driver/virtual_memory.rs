@@ -1,4 +1,4 @@
-//! Addresses and memory apart from each other, as expandable segments use them.
+//! Separate addresses and memory, as expandable segments use them.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -26,7 +26,7 @@ struct Piece {
 #[derive(Debug, Default)]
 struct Pieces {
     pieces: HashMap<u64, Piece>,
-    /// Which piece is mapped at an address, and how long it is there.
+    /// The memory that is mapped at an address, and its length.
     mapped: HashMap<u64, (u64, u64)>,
 }
 
@@ -50,7 +50,7 @@ impl Pieces {
     }
 }
 
-/// `CUmemAllocationProp`, as far as it is looked at.
+/// The part of `CUmemAllocationProp` that is read.
 #[repr(C)]
 struct Properties {
     kind: c_int,
@@ -94,7 +94,7 @@ extern "C" fn cuMemAddressFree(addr: u64, _bytes: usize) -> i32 {
     let Some((bytes, _)) = machine.reserved().remove(&addr) else { return INVALID_VALUE };
     forget(addr, bytes);
     let Ok(bytes) = usize::try_from(bytes) else { return INVALID_VALUE };
-    // SAFETY: the range was mapped by `reserve` and is not given to a program any more.
+    // SAFETY: the range was mapped by `reserve` and no longer belongs to the program.
     unsafe { libc::munmap(addr as *mut c_void, bytes) };
     SUCCESS
 }

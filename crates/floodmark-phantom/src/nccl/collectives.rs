@@ -1,4 +1,4 @@
-//! Collectives: every rank takes part, and all of them hold what this one holds.
+//! Collectives: every rank takes part, and all are assumed to have the data of this one.
 
 use std::ffi::c_int;
 
@@ -44,7 +44,7 @@ impl Call {
         }
     }
 
-    /// One buffer for another, at most as sure as `most`.
+    /// One buffer for another, with at most the certainty `most`.
     fn take(&self, contents: &mut Contents, from: u64, to: u64, bytes: u64, most: Certainty) {
         if bytes > self.kind.most_bytes() {
             contents.forget(to, bytes);
@@ -157,7 +157,7 @@ extern "C" fn ncclAllGather(
     SUCCESS
 }
 
-/// What we send to a rank is what it sends to us.
+/// The data sent to a rank are assumed to be those received from it.
 #[crate::entry_point]
 extern "C" fn ncclAlltoAll(
     from: u64,
@@ -190,7 +190,7 @@ extern "C" fn ncclGather(
     SUCCESS
 }
 
-/// A share of the root's: ours when we are the root; another one's is not known.
+/// A share of the root: ours if this rank is the root, otherwise unknown.
 #[crate::entry_point]
 extern "C" fn ncclScatter(
     from: u64,
@@ -211,7 +211,7 @@ extern "C" fn ncclScatter(
     SUCCESS
 }
 
-/// A sum with a factor: what it makes of a number is not followed.
+/// A sum with a factor: its results have no value.
 #[crate::entry_point]
 unsafe extern "C" fn ncclRedOpCreatePreMulSum(
     reduction: *mut c_int,

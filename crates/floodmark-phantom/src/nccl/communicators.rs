@@ -1,4 +1,4 @@
-//! Communicators: how many ranks, and which one this process is.
+//! Communicators: the number of ranks, and this process's rank.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -73,7 +73,7 @@ unsafe fn create_checked(to: *mut u64, ranks: c_int, rank: c_int) -> i32 {
 /// How many ranks the group of a coming split has: that with this color, or, for -1, one with an
 /// unknown color, until 0 is set.
 ///
-/// NCCL learns it from the other ranks; here the Python front knows.
+/// NCCL receives it from the other ranks; here the Python front sets it.
 #[crate::entry_point]
 pub extern "C" fn floodmark_phantom_group_size(color: c_int, ranks: u64) {
     let mut registry = registry();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_communicator_knows_its_world() {
+    fn a_communicator_has_its_rank_and_world_size() {
         let handle = made(1024, 1023);
         assert_eq!(facts(handle), (1024, 1023));
         assert_eq!(ncclCommDestroy(handle), SUCCESS);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_has_the_size_that_was_told_for_its_color() {
+    fn a_split_has_the_size_set_for_its_color() {
         let (parent, mut child) = (made(64, 9), 0);
         let split = |color, to: *mut u64| {
             // SAFETY: the result is stored in a local variable.

@@ -1,24 +1,24 @@
-//! What other ranks would send, if each of them held what this one holds.
+//! The data that other ranks would send, if each had the data of this rank.
 
 use std::ffi::c_int;
 
 use crate::contents::{Certainty, Contents};
 
-/// More numbers of a kind than this are not kept: what decides anything is short, and weights are not.
+/// The most numbers that are kept: data that control a program are short, and weights are not.
 const MOST_INTEGER_BYTES: u64 = 32 << 20;
 const MOST_FLOAT_BYTES: u64 = 1 << 20;
 
 /// `ncclDataType_t`, as far as it matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A whole number of so many bytes. Signs do not matter: sums and products are the same.
+    /// A whole number of this many bytes. Signs do not matter: sums and products are the same.
     Integer(u64),
     /// A number that the host can compute with.
     Float32,
     Float64,
     /// The upper half of a `Float32`.
     Bfloat16,
-    /// One that it cannot, of so many bytes.
+    /// Another type, of this many bytes.
     ShortFloat(u64),
 }
 
@@ -80,7 +80,8 @@ impl Reduction {
     }
 }
 
-/// Copies what has a value, and forgets the rest. It is at most as sure as `most`.
+/// Copies bytes that have a value, and removes the value of the rest. The certainty is at most
+/// `most`.
 pub(super) fn bring(contents: &mut Contents, to: u64, from: u64, length: u64, most: Certainty) {
     let pieces = contents.pieces(from, length);
     contents.forget(to, length);
@@ -88,7 +89,7 @@ pub(super) fn bring(contents: &mut Contents, to: u64, from: u64, length: u64, mo
         let target = to + (start - from);
         if let Ok(bytes) = usize::try_from(length) {
             // SAFETY: bytes with a value lie in memory of a device, which is ours; both ranges are parts
-            // of buffers that the caller of NCCL says are there.
+            // of buffers that the caller of NCCL guarantees.
             unsafe { std::ptr::copy(start as *const u8, target as *mut u8, bytes) };
         }
         contents.set(target, length, certainty.min(most));
@@ -173,7 +174,7 @@ fn bfloat16_times(bits: u16, ranks: u64) -> u16 {
 }
 
 /// How many ranks there are; a world has fewer than 2^24, so it is exact.
-#[expect(clippy::cast_precision_loss, reason = "there are not so many ranks")]
+#[expect(clippy::cast_precision_loss, reason = "the number of ranks is far smaller")]
 fn count_of(ranks: u64) -> f32 {
     ranks as f32
 }

@@ -1,7 +1,7 @@
 //! Calls that belong together, and messages between two ranks.
 //!
-//! In a group, what we send to a rank is taken for what that rank sends to us, when both have the same
-//! length: so an exchange of sizes or shapes in both directions has values. A message that only comes has
+//! In a group, the data sent to a rank count as the data received from it, if both have the same length:
+//! so an exchange of sizes or shapes in both directions has values. A message that is only received has
 //! none. Where every rank broadcasts its share, the group is a gather, and all shares are ours.
 
 use std::cell::RefCell;
@@ -14,7 +14,7 @@ use super::{INVALID_ARGUMENT, INVALID_USAGE, SUCCESS};
 use crate::contents::{Certainty, Contents, contents};
 use crate::streams::note_work;
 
-/// A message of a group: between whom, and where it lies.
+/// A message of a group: its ranks and its buffer.
 #[derive(Debug, Clone, Copy)]
 struct Message {
     communicator: u64,
@@ -33,7 +33,7 @@ struct Group {
     broadcasts: Vec<Broadcast>,
 }
 
-/// A broadcast: who sends, and from where to where.
+/// A broadcast: its root and its buffers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Broadcast {
     pub(super) communicator: u64,
@@ -129,7 +129,7 @@ extern "C" fn ncclRecv(
     SUCCESS
 }
 
-/// Does it at once, or with the group that this thread has begun.
+/// Runs it at once, or with the group that this thread has begun.
 pub(super) fn broadcast(broadcast: Broadcast) {
     GROUP.with_borrow_mut(|group| {
         if group.depth > 0 {
@@ -140,7 +140,7 @@ pub(super) fn broadcast(broadcast: Broadcast) {
     });
 }
 
-/// What another rank sends is what we hold already.
+/// Another rank sends the data that this rank has.
 fn bring_broadcast(contents: &mut Contents, broadcast: Broadcast) {
     let Broadcast { is_ours, from, to, bytes, most_bytes, .. } = broadcast;
     if bytes > most_bytes {
@@ -152,7 +152,7 @@ fn bring_broadcast(contents: &mut Contents, broadcast: Broadcast) {
     }
 }
 
-/// Where our share goes elsewhere, shares of the same length that come from others are like it.
+/// If our share goes to other ranks, received shares of the same length are assumed equal to it.
 fn finish_broadcasts(contents: &mut Contents, broadcasts: &[Broadcast]) {
     for &one in broadcasts {
         let own = broadcasts.iter().find(|own| {
@@ -170,7 +170,7 @@ fn finish_broadcasts(contents: &mut Contents, broadcasts: &[Broadcast]) {
     }
 }
 
-/// The first message that comes from a rank is the first that went to it, and so on.
+/// The first message from a rank corresponds to the first sent to it, and so on.
 fn deliver(group: &Group) {
     let mut sent: HashMap<(u64, c_int), VecDeque<Message>> = HashMap::new();
     for message in &group.sent {
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(unsafe { (to as *const i64).read_volatile() }, 11);
         let certainty = |at: u64| contents().certainty(to + at * 8, 8);
         let found = [certainty(0), certainty(1), certainty(2)];
-        // From rank 3 came what we never sent; rank 2 got more than it sends.
+        // Rank 3 sends without receiving; rank 2 receives more than it sends.
         assert_eq!(found, [Certainty::Assumed, Certainty::Nothing, Certainty::Nothing]);
         contents().forget(from, 24);
         contents().forget(to, 24);

@@ -1,12 +1,12 @@
 //! NCCL, with a world of any size in one process.
 //!
-//! No other rank is there. A communicator knows how many ranks it has and which one this process is; a
-//! collective brings what the others would send if each of them held what this one holds
-//! ([`exchange`]). So counts, shapes and flags that are the same on all ranks come out right, and are
-//! marked as assumed; where there is no value, the receiver has none afterwards.
+//! No other rank runs. A communicator has its number of ranks and the rank of this process; a
+//! collective delivers the data that the others would send if each had the data of this rank
+//! ([`exchange`]). So counts, shapes and flags that are the same on all ranks are correct, and are
+//! marked as assumed; data without a value have none on the receiver.
 //!
-//! What NCCL itself takes of a device (buffers of its channels, by topology and version) is left out: it is
-//! not in torch's allocator, and no measurement of it is at hand.
+//! NCCL's own device memory (buffers of its channels, by topology and version) is left out: it is not in
+//! torch's allocator, and was not measured.
 
 mod collectives;
 mod communicators;
@@ -105,7 +105,7 @@ extern "C" fn ncclMemFree(addr: u64) -> i32 {
     if addr == 0 || release(addr) { SUCCESS } else { INVALID_ARGUMENT }
 }
 
-/// Only its size, magic number and version come before what is asked for.
+/// Its size, magic number and version precede the requested fields.
 #[repr(C)]
 struct SimulationInfo {
     size: usize,
@@ -114,7 +114,7 @@ struct SimulationInfo {
     estimated_time: f32,
 }
 
-/// How long a group would take is not known here: no time at all.
+/// The time of a group is unknown here: 0.
 #[crate::entry_point]
 unsafe extern "C" fn ncclGroupSimulateEnd(info: OrNull<SimulationInfo>) -> i32 {
     // SAFETY: the caller's struct, by NCCL's contract.

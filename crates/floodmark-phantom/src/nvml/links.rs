@@ -1,4 +1,4 @@
-//! How devices reach each other: all are alike, and are linked by NVLink where the profile says so.
+//! Links between devices: all are the same, and NVLink connects them if the profile has it.
 
 use std::ffi::{c_int, c_uint, c_ulong};
 use std::thread::available_parallelism;

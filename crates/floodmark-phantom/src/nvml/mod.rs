@@ -1,6 +1,6 @@
 //! The management library: how many devices there are, and their names.
 //!
-//! It sees all devices of the machine, whatever `CUDA_VISIBLE_DEVICES` says.
+//! It lists all devices of the machine, regardless of `CUDA_VISIBLE_DEVICES`.
 
 mod links;
 
@@ -230,7 +230,8 @@ fn memory_of(handle: u64) -> Option<(u64, u64)> {
     Some((total, free.unwrap_or(total)))
 }
 
-/// What this process uses of a device: it is the only one there. torch names it when memory runs out.
+/// This process's memory on a device: no other process uses it. torch names it in out-of-memory
+/// messages.
 fn this_process(handle: u64) -> Option<Process> {
     let (total, free) = memory_of(handle)?;
     Some(Process { pid: std::process::id(), used: total - free })
@@ -328,7 +329,7 @@ unsafe extern "C" fn nvmlDeviceGetArchitecture(handle: u64, which: *mut c_uint) 
     unsafe { put_fact(handle, which, generation) }
 }
 
-/// What ran on a device in the last moments: nothing.
+/// Recent activity of a device: none.
 #[crate::entry_point]
 unsafe extern "C" fn nvmlDeviceGetUtilizationRates(handle: u64, rates: *mut [c_uint; 2]) -> i32 {
     // SAFETY: the caller's struct is two numbers: of the device and of its memory.

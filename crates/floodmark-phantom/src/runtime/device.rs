@@ -1,4 +1,4 @@
-//! Devices: how many, which one, what they are like.
+//! Devices: their number, the current one, their properties.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
@@ -18,7 +18,7 @@ unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> i32 {
 
 #[crate::entry_point]
 unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> i32 {
-    // torch asks this before it does anything, also for a library that was loaded a moment ago.
+    // torch calls this first, also from a library that was just loaded.
     loaded_libraries::follow();
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(device, c_int::try_from(current_device()).unwrap_or(0)) };

@@ -1,4 +1,4 @@
-//! Entry points of the driver, asked for by name.
+//! Entry points of the driver, by name.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -9,11 +9,11 @@ use crate::status::{SUCCESS, put, record_error};
 
 const SYMBOL_NOT_FOUND: i32 = 500;
 
-/// The address of a function of the driver: of this library, under its newest name. One that only
-/// refuses is given when there is no other.
+/// The address of a function of the driver: of this library, under its newest name. A refusing
+/// function is returned only if there is no other.
 pub(crate) fn driver_function(name: &CStr) -> *mut c_void {
     let Ok(name) = name.to_str() else { return std::ptr::null_mut() };
-    // The second version of this one has another argument, and is asked for by its own name.
+    // The second version of this one has another argument, and is requested by its own name.
     let newer = (name != "cuCtxGetDevice").then(|| format!("{name}_v2"));
     let mut names: Vec<String> = newer.into_iter().chain([name.to_owned()]).collect();
     names.sort_by_key(|name| REFUSED.binary_search(&name.as_str()).is_ok());

@@ -14,7 +14,7 @@ use crate::status::{
 use crate::streams::{Graph, new_handle, note_work, with};
 
 thread_local! {
-    /// What this thread lets a capture forbid: kept, because CUDA returns the old mode.
+    /// The capture mode of this thread: kept, because CUDA returns the old mode.
     static MODE: Cell<c_int> = const { Cell::new(0) };
 }
 
@@ -126,7 +126,8 @@ unsafe extern "C" fn cudaGraphGetNodes(graph: u64, nodes: OrNull<u64>, count: *m
         return record_error(INVALID_VALUE);
     };
     let all = usize::try_from(graph.nodes).unwrap_or(usize::MAX);
-    // SAFETY: the caller's pointers, by CUDA's contract: `count` is how many fit where nodes are wanted.
+    // SAFETY: the caller's pointers, by CUDA's contract: `count` is the capacity of the array of
+    // nodes.
     unsafe {
         if !nodes.is_null() && !count.is_null() {
             for at in 0..all.min(count.read()) {

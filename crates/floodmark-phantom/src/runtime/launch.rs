@@ -1,4 +1,4 @@
-//! Kernels: registered, asked about, launched; none of them runs.
+//! Kernels: registered, queried, launched; none of them runs.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ struct Dim3 {
 type Configuration = (Dim3, Dim3, usize, u64);
 
 thread_local! {
-    /// What `<<<…>>>` of this thread was given, for the launch that follows.
+    /// The arguments of this thread's `<<<…>>>`, for the next launch.
     static CONFIGURATIONS: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -33,7 +33,7 @@ static VARIABLES: Mutex<Option<HashMap<u64, Variable>>> = Mutex::new(None);
 #[derive(Debug, Clone, Copy)]
 struct Variable {
     bytes: usize,
-    /// Where it is on each device, once it was asked for.
+    /// Its address on each device, once requested.
     addr: Option<u64>,
 }
 
@@ -95,7 +95,7 @@ unsafe extern "C" fn cudaGetFuncBySymbol(to: *mut u64, function: u64) -> i32 {
     SUCCESS
 }
 
-/// Code that was compiled while the program runs: whatever it is, it has the kernels that are asked for.
+/// Code that was compiled while the program runs: it is assumed to have every requested kernel.
 #[crate::entry_point]
 unsafe extern "C" fn cudaLibraryLoadData(library: *mut u64, _code: *const c_void) -> i32 {
     // SAFETY: the caller's pointer, by CUDA's contract.
@@ -245,7 +245,7 @@ extern "C" fn cudaLaunchCooperativeKernel(
     cudaLaunchKernel(function, grid, block, args, shared, stream)
 }
 
-/// The part of `cudaLaunchConfig_t` that is looked at.
+/// The part of `cudaLaunchConfig_t` that is read.
 #[repr(C)]
 struct LaunchConfig {
     grid: Dim3,
@@ -338,8 +338,8 @@ extern "C" fn cudaKernelSetAttributeForDevice(_k: u64, _which: c_int, _v: c_int,
     SUCCESS
 }
 
-/// How many blocks of that size a multiprocessor holds, going by threads and shared memory. Registers,
-/// which only the kernel's code would tell, are taken to be 32 a thread.
+/// How many blocks of that size a multiprocessor holds, going by threads and shared memory. Registers
+/// are assumed to be 32 per thread, since the kernel's code is not read.
 pub(crate) fn active_blocks(threads: c_int, shared: usize) -> c_int {
     let Some(machine) = machine() else { return 0 };
     let known = &machine.settings;

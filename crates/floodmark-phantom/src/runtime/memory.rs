@@ -23,7 +23,7 @@ pub(crate) fn allocate(device: usize, bytes: u64) -> Option<u64> {
     machine()?.memory(device)?.allocate(bytes)
 }
 
-/// Gives memory of a device back, whichever it is.
+/// Frees memory of any device.
 pub(crate) fn release(addr: u64) -> bool {
     let Some(machine) = machine() else { return false };
     let Some(device) = machine.device_of(addr) else { return false };
@@ -43,7 +43,7 @@ pub(crate) fn forget(addr: u64, bytes: u64) {
     }
 }
 
-/// Stores an address where the caller wants it, or says that there is no memory.
+/// Stores an address for the caller, or returns the out-of-memory error.
 ///
 /// # Safety
 /// The pointer is null or can be written to.
@@ -191,7 +191,7 @@ extern "C" fn cudaHostUnregister(addr: u64) -> i32 {
     }
 }
 
-/// Where a device finds host memory: only what CUDA knows has such an address.
+/// The device address of host memory: only memory that is known to CUDA has one.
 ///
 /// # Safety
 /// The pointer is null or can be written to.

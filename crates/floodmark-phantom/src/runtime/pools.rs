@@ -1,7 +1,7 @@
 //! Memory that is ordered by streams: `cudaMallocAsync` and pools.
 //!
-//! A pool allocates memory of its device and keeps what is freed, up to its threshold; here it frees all
-//! at once and says that it kept its peak, which is what torch's threshold means.
+//! A pool allocates memory of its device and keeps what is freed, up to its threshold; here it frees
+//! everything at once and reports its peak as kept, as torch's threshold would.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -25,7 +25,7 @@ struct Pool {
 #[derive(Debug, Default)]
 struct Pools {
     by_handle: BTreeMap<u64, Pool>,
-    /// The pool of each device that is used when none is named.
+    /// The default pool of each device.
     default: BTreeMap<usize, u64>,
     blocks: BTreeMap<u64, (u64, u64)>,
 }

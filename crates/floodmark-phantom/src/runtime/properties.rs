@@ -1,7 +1,7 @@
 //! `cudaDeviceProp`, as CUDA 12 and as CUDA 13 lay it out.
 //!
-//! The two differ in fields that come and go in the middle. Which one a caller means is in the name of the
-//! entry point: with the headers of CUDA 12 it is `cudaGetDeviceProperties_v2`.
+//! The two differ in fields that come and go in the middle. The name of the entry point selects the
+//! version: with the headers of CUDA 12 it is `cudaGetDeviceProperties_v2`.
 
 use std::ffi::c_int;
 

@@ -7,7 +7,7 @@ use crate::machine::current_device;
 use crate::status::{CAPTURE_UNSUPPORTED, INVALID_VALUE, SUCCESS, put, record_error};
 use crate::streams::{note_work, with};
 
-/// What events of a device can tell apart. Programs divide by what they measured.
+/// The resolution of a device's events. Programs divide by measured times, so they are never 0.
 const LEAST_MS: f32 = 5e-4;
 
 #[crate::entry_point]
@@ -91,7 +91,7 @@ unsafe extern "C" fn cudaStreamGetId(stream: u64, id: *mut u64) -> i32 {
     SUCCESS
 }
 
-/// Work of the host: it is its turn at once.
+/// Work of the host: it runs at once.
 #[crate::entry_point]
 unsafe extern "C" fn cudaLaunchHostFunc(
     stream: u64,

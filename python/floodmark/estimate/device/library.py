@@ -108,7 +108,7 @@ def _take_over(library: PhantomLibrary, torch: ModuleType, devices: int) -> None
     """Take CUDA's place in what is loaded; where torch does not find the device, undo it."""
     is_ours = library.take_over()
     if not is_ours or torch_private.device_count(torch) != devices:
-        library.give_back()
+        library.restore()
         raise PhantomError(
             "torch was imported before the simulated GPU was created, "
             "and this build of torch cannot use it any more\n\n"
