@@ -1,5 +1,5 @@
-//! What the rules say of calls that were recorded: a line of JSON each on stdin, the
-//! peak of each on stdout, by the rules and as it was. For `bench/fixtures/fake_hidden.py`.
+//! Applies the rules to recorded calls: one line of JSON per call on stdin; on stdout the peak of
+//! each, by the rules and as recorded. For `bench/fixtures/fake_hidden.py`.
 
 #![expect(clippy::print_stdout, reason = "it is what the program is for")]
 

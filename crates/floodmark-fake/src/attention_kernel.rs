@@ -1,7 +1,7 @@
 //! The kernel that `scaled_dot_product_attention` chooses on a GPU.
 //!
 //! A build of torch without CUDA multiplies the matrices instead, which takes far more memory. The rules follow
-//! what torch 2.4 to 2.15 were seen to choose.
+//! the observed choices of torch 2.4 to 2.15.
 
 use crate::call::DType;
 

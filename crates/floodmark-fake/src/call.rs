@@ -1,4 +1,4 @@
-//! An operator's call, as far as it matters for memory.
+//! An operator's call, with the facts that determine memory.
 
 use floodmark_trace::Device;
 
@@ -30,7 +30,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// The type that torch gives this name, without `torch.`; `bytes` are those of an element.
+    /// The type with this name in torch, without `torch.`; `bytes` are those of an element.
     pub fn named(name: &str, bytes: u8) -> Self {
         match name {
             "bool" => Self::Bool,
@@ -119,7 +119,7 @@ pub enum Value {
     Other,
 }
 
-/// What the GPU and torch are.
+/// The GPU and the version of torch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
     /// torch's version: major and minor.

@@ -1,4 +1,4 @@
-//! What a program of fake tensors would allocate: its storages, on a simulated allocator.
+//! The allocations of a program of fake tensors: its storages, on a simulated allocator.
 //!
 //! Fake tensors have shapes and no data, and need no GPU. The caller watches torch's operators
 //! and reports new and freed storages; here each gets a block of a simulated caching allocator, and the
@@ -10,7 +10,7 @@
 //!
 //! From the bottom up: a module uses those with a smaller number, none beside it.
 //!
-//! 1. [`call`]: an operator's call, with what matters for memory.
+//! 1. [`call`]: an operator's call, with the facts that determine memory.
 //! 2. [`attention_kernel`]: the attention kernel that torch chooses on a GPU; [`hidden`]: what kernels allocate for themselves,
 //!    which no tensor shows.
 //! 3. [`memory`]: which storages are live, and their blocks; [`transformer_engine`]: what the kernels of Transformer Engine

@@ -1,4 +1,4 @@
-//! Which storages live, and the blocks that they have.
+//! The live storages, and their blocks.
 //!
 //! A storage on a CUDA device has a block of that device's simulated allocator, one on the host has its
 //! bytes. Every change is reported to the recorder as torch would report it.
@@ -25,14 +25,14 @@ pub struct OutOfMemory {
     pub requested: u64,
     /// The device's memory that torch may have.
     pub capacity: u64,
-    /// What was allocated.
+    /// The allocated bytes.
     pub allocated: u64,
-    /// What was reserved.
+    /// The reserved bytes.
     pub reserved: u64,
 }
 
 impl fmt::Display for OutOfMemory {
-    /// torch's message, as far as it is known.
+    /// torch's message, with the known figures.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
         let mib = |bytes: u64| format!("{:.2} MiB", bytes as f64 / 1_048_576.0);
@@ -64,7 +64,7 @@ pub struct Level {
     pub peak_reserved: u64,
 }
 
-/// The allocators of all devices, and who has their blocks.
+/// The allocators of all devices, and the storages that have their blocks.
 #[derive(Debug)]
 pub struct Memory {
     machine: Machine,
@@ -133,7 +133,7 @@ impl Drop for Memory {
 }
 
 impl Memory {
-    /// Empty devices, each with so much memory for torch; `None` for as much as it takes.
+    /// Empty devices, each with this much memory for torch; `None` for no limit.
     pub fn new(machine: Machine, config: AllocatorConfig, capacity: Option<u64>) -> Self {
         let limit = capacity.map(|bytes| Limit { bytes: Bytes(bytes), is_fraction: false });
         Self {
@@ -146,7 +146,7 @@ impl Memory {
         }
     }
 
-    /// Whether this storage is known, and how large it was when it was last looked at.
+    /// The last known size of a storage; `None` if it is unknown.
     pub fn bytes_of(&self, storage: usize) -> Option<u64> {
         self.storages.get(&storage).map(|storage| storage.bytes)
     }
@@ -156,7 +156,7 @@ impl Memory {
         self.storages.get(&storage).map(|storage| storage.device)
     }
 
-    /// Where a storage would lie; 0 when it has no block.
+    /// The address of a storage's block; 0 when it has none.
     pub fn address_of(&self, storage: usize) -> u64 {
         self.storages.get(&storage).and_then(|storage| storage.block).map_or(0, |block| block.addr)
     }
@@ -179,9 +179,9 @@ impl Memory {
         }
     }
 
-    /// A storage is new, or has another size than before: it gets a block for its bytes.
+    /// Gives a storage that is new or was resized a block for its bytes.
     ///
-    /// As in torch, what grows has its old block until it has the new one.
+    /// As in torch, a growing storage keeps its old block until it has the new one.
     pub fn place(
         &mut self,
         storage: usize,
@@ -192,7 +192,7 @@ impl Memory {
         self.place_as(storage, device, bytes, bytes, op)
     }
 
-    /// The same for a storage whose real one has `real_bytes`.
+    /// The same for a storage whose real counterpart has `real_bytes`.
     pub fn place_as(
         &mut self,
         storage: usize,
@@ -217,7 +217,7 @@ impl Memory {
         Ok(())
     }
 
-    /// A storage died.
+    /// Frees the block of a destroyed storage.
     pub fn remove(&mut self, storage: usize) {
         if let Some(Storage { device, block: Some(block), .. }) = self.storages.remove(&storage) {
             set_fake_storage(storage, None);
@@ -225,9 +225,9 @@ impl Memory {
         }
     }
 
-    /// Allocates what a call needs beside its results: to be freed with [`Self::give_back`] once the results
-    /// have their blocks. Where the kernel's own host code could be asked, `own_bytes` is its answer for what
-    /// does not outlive the call; the rest follows the rules.
+    /// Allocates the hidden memory of a call: to be freed with [`Self::free_hidden`] once the results have
+    /// their blocks. If the kernel's own host code reported its temporary memory, that is `own_bytes`; the
+    /// rest follows the rules.
     pub fn take_hidden(
         &mut self,
         call: &CallFacts<'_>,
@@ -262,8 +262,8 @@ impl Memory {
         Ok(held)
     }
 
-    /// The results of a call have their blocks: its last moments pass, and it is over.
-    pub fn give_back(&mut self, held: Held, op: &str) -> Result<(), OutOfMemory> {
+    /// Ends a call once its results have their blocks: frees its hidden memory.
+    pub fn free_hidden(&mut self, held: Held, op: &str) -> Result<(), OutOfMemory> {
         let mut passed = Ok(());
         for (what, bytes) in held.moments {
             passed = self.alloc(held.device, bytes, op, Some(what)).map(|block| {
@@ -359,7 +359,7 @@ impl Memory {
     }
 }
 
-/// A call without the machine, which the memory has.
+/// A call without the machine, which [`Memory`] has.
 #[derive(Debug, Clone, Copy)]
 pub struct CallFacts<'a> {
     /// See [`Call::op`].
@@ -372,7 +372,7 @@ pub struct CallFacts<'a> {
     pub is_backward: bool,
 }
 
-/// What a call retains until it returns.
+/// The memory that a call retains until it returns.
 #[derive(Debug)]
 pub struct Held {
     device: Device,

@@ -1,9 +1,9 @@
-//! What reports the blocks of a recording: torch, or a program of fake tensors.
+//! The source of a recording's blocks: torch, or a program of fake tensors.
 
 use floodmark_probe::Source;
 use pyo3::prelude::*;
 
-/// What reports the blocks of a window.
+/// The source of a window's blocks.
 #[pyclass(frozen, from_py_object, module = "floodmark._core")]
 #[derive(Debug, Clone, Copy)]
 pub struct BlockSource(pub Source);

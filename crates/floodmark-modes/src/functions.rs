@@ -1,10 +1,10 @@
 //! Every call of torch by a program on a phantom GPU passes here; few are examined.
 //!
 //! torch calls `Functions` where a mode's `__torch_function__` would be called. It is native so that no Python
-//! frame of ours lies on the stack while torch allocates, and so that calls on floats, nearly all, lose
-//! little. What is to be done about values is decided in Python (`estimate/values/phantom_values.py`). It stands
-//! at functions and not at operators (`__torch_dispatch__`): under a mode of that kind torch's own derivative
-//! formulas and its choice of attention kernels take other ways, and allocate differently.
+//! frame of ours lies on the stack while torch allocates, and so that calls on floats, nearly all, lose little.
+//! Python decides what to do about values (`estimate/values/phantom_values.py`). It stands at functions and not
+//! at operators (`__torch_dispatch__`): under a mode of that kind torch's derivative formulas and its choice of
+//! attention kernels change, and allocate differently.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 
 use crate::own_work::OwnWork;
 
-/// What is done about a function.
+/// The treatment of a function.
 #[pyclass(
     frozen,
     eq,
@@ -27,11 +27,11 @@ use crate::own_work::OwnWork;
 )]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FunctionKind {
-    /// Its results lie in its arguments, or do not matter: it is only run.
+    /// Its results alias its arguments, or do not matter: it is only run.
     Through,
     /// Its arguments and results are examined.
     Examine,
-    /// It writes to an argument, or creates a tensor: `values` is called, whatever the data are.
+    /// It writes to an argument, or creates a tensor: `values` is always called.
     Write,
     /// It reads values: `values` is called before and after.
     Read,
@@ -45,16 +45,16 @@ pub enum FunctionKind {
 const SMALL: usize = 1024;
 
 thread_local! {
-    /// Whether this thread is in a function that is looked at afterwards.
+    /// Whether this thread runs a function that is examined afterwards.
     static IS_LOOKED_AT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread is in a function whose result is looked at afterwards.
+/// Whether this thread runs a function whose result is examined afterwards.
 pub(crate) fn is_looked_at() -> bool {
     IS_LOOKED_AT.get()
 }
 
-/// Calls a function that is looked at afterwards.
+/// Calls a function that is examined afterwards.
 fn call_examined<'py>(
     func: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
@@ -74,7 +74,7 @@ pub struct Functions {
     own_work: Py<OwnWork>,
     tensor: Py<PyAny>,
     parameter: Py<PyAny>,
-    /// What reads an attribute: made anew for each call.
+    /// The type of an attribute's getter: created for each call.
     getter: Py<PyAny>,
     /// The floating-point types.
     floats: Vec<usize>,
@@ -132,7 +132,7 @@ impl Functions {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        // What goes wrong in looking is not the program's business: then it is not looked at.
+        // Errors while examining a call are ignored: the call is then not examined.
         let mut kind = self.kind(func).unwrap_or(FunctionKind::Through);
         if kind != FunctionKind::Read && names_what_it_writes(kwargs).unwrap_or(false) {
             kind = FunctionKind::Write;
@@ -177,7 +177,7 @@ impl Functions {
 }
 
 impl Functions {
-    /// Calls a method of `values`, out of the program's sight.
+    /// Calls a method of `values`, hidden from the program.
     fn ask<'py>(
         &self,
         method: &Bound<'py, PyString>,
@@ -203,7 +203,7 @@ impl Functions {
         Ok(kind)
     }
 
-    /// Whether the result of a function may have a value, or one that it had is void.
+    /// Whether the result of a function may have a value, or lose one.
     fn is_examined<'py>(
         &self,
         kind: FunctionKind,
@@ -214,7 +214,7 @@ impl Functions {
         let (mut given, mut made) = (Vec::new(), Vec::new());
         self.each_tensor(args.as_any(), &mut given)?;
         if let Some(kwargs) = kwargs {
-            // Functions of `torch.nn.init` give the tensor that they write to by name.
+            // Functions of `torch.nn.init` pass the tensor that they write to by name.
             self.each_tensor(kwargs.values().as_any(), &mut given)?;
         }
         self.each_tensor(out, &mut made)?;
@@ -235,13 +235,13 @@ impl Functions {
         if made.is_empty() {
             return any(&given, |tensor| self.has_value(tensor, most));
         }
-        // Floats that are made of floats without a value have none.
+        // Floats computed from floats without a value have none.
         let has_value = any(&made, |tensor| Ok(!self.is_float(tensor)?))?
             || !any(&given, |tensor| Ok(!self.has_value(tensor, most)?))?;
         Ok(has_value && !is_view(&made, &given)?)
     }
 
-    /// Whether these types are those of plain tensors. Others take themselves apart.
+    /// Whether these types are those of plain tensors. Others unwrap themselves.
     fn are_plain(&self, types: &Bound<'_, PyAny>) -> PyResult<bool> {
         for kind in types.try_iter()? {
             if !self.is_plain(kind?.cast::<PyType>()?)? {
@@ -322,7 +322,7 @@ impl Functions {
         if count(tensor)? > most {
             return Ok(false);
         }
-        // Most have none, and their first byte says it.
+        // Most have none, as their first byte shows.
         let first = tensor.call_method0(intern!(py, "data_ptr"))?;
         if !self.has_byte.bind(py).call1((first, 1))?.is_truthy()? {
             return Ok(false);
@@ -331,7 +331,7 @@ impl Functions {
     }
 }
 
-/// Whether a function is given a tensor to write to, or told to write to its argument.
+/// Whether a function writes to an argument: `out=` or `inplace=`.
 fn names_what_it_writes(kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
     let Some(kwargs) = kwargs else { return Ok(false) };
     let py = kwargs.py();
@@ -367,13 +367,13 @@ fn is_on_device(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     tensor.getattr(intern!(tensor.py(), "is_cuda"))?.is_truthy()
 }
 
-/// How many numbers a tensor has. A tracer would see `numel`.
+/// The number of elements of a tensor. A tracer would record `numel`.
 fn count(tensor: &Bound<'_, PyAny>) -> PyResult<usize> {
     let number = |name| tensor.getattr(name)?.extract::<usize>();
     Ok(number(intern!(tensor.py(), "nbytes"))? / number(intern!(tensor.py(), "itemsize"))?.max(1))
 }
 
-/// Whether what a function made is a view of what it was given.
+/// Whether a function's result is a view of its argument.
 fn is_view<'py>(made: &[Bound<'py, PyAny>], given: &[Bound<'py, PyAny>]) -> PyResult<bool> {
     let [made] = made else { return Ok(false) };
     let storage = |tensor: &Bound<'py, PyAny>| -> PyResult<usize> {

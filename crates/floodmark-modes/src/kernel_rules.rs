@@ -1,4 +1,5 @@
-//! Rules about kernels' memory that plugins ask: attention kernels, and the kernels of Transformer Engine.
+//! Rules about kernels' memory for plugins: attention kernels, and the kernels of Transformer
+//! Engine.
 
 use floodmark_fake::transformer_engine as te;
 use floodmark_fake::{AttentionCall, AttentionKernel as Chosen, DType, hidden};

@@ -2,7 +2,7 @@
 //!
 //! Some operators read a number from the device to know how much to allocate: the rows of a mask, the distinct
 //! elements of a tensor. C++ calls them, too: derivative formulas, transforms, compiled code. So the number is
-//! answered here, where every call arrives with plain tensors, and not at torch's Python functions. The same
+//! supplied here, where every call arrives with plain tensors, and not at torch's Python functions. The same
 //! holds for the operators that make masks. A kernel at this key (`BackendSelect`) is invisible to torch's own
 //! choices, unlike a dispatch mode. It is native so that no Python frame of ours lies on the stack while torch
 //! allocates.
@@ -37,7 +37,7 @@ pub struct Kernel {
     kind: KernelKind,
 }
 
-/// What a kernel does beside calling the device's.
+/// The action of a kernel, in addition to calling the device's.
 #[pyclass(
     frozen,
     eq,
@@ -47,11 +47,11 @@ pub struct Kernel {
 )]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelKind {
-    /// The number that the device's kernel reads is given to it.
+    /// It supplies the number that the device's kernel reads.
     Count,
     /// The result gets its value.
     Follow,
-    /// The same, unless the function that called it is looked at.
+    /// The same, unless the calling function is examined.
     FollowUnseen,
 }
 
@@ -125,7 +125,7 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// Calls a method of `values`, out of the program's sight.
+    /// Calls a method of `values`, hidden from the program.
     fn ask<'py>(
         &self,
         method: &Bound<'py, PyString>,
@@ -135,7 +135,8 @@ impl Kernel {
         self.own_work.get().call(&self.values.bind(py).getattr(method)?, args)
     }
 
-    /// The arguments with tensors for numbers: a tensor that C++ made of a number arrives as the number.
+    /// The arguments with tensors for numbers: a tensor that C++ created from a number arrives as
+    /// the number.
     fn with_tensors<'py>(&self, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
         let py = args.py();
         let is_number = |item: &Bound<'py, PyAny>| {

@@ -1,8 +1,7 @@
-//! Where torch asks before it calls: native modes for its functions and its operators.
+//! Native modes for torch's functions and operators.
 //!
-//! torch lets a mode stand before every call. Ours are native, so that no Python frame of ours lies on the
-//! stack and a call loses little; what is decided about a call is decided by `python/floodmark` or
-//! by `floodmark-fake`.
+//! torch calls a mode before every call. Ours are native, so that no Python frame of ours is on the stack
+//! and the cost is small; `python/floodmark` or `floodmark-fake` decides what to do with a call.
 //!
 //! ## Modules
 //!

@@ -1,9 +1,9 @@
-//! Every operator that a program of fake tensors calls passes here: its results are looked at.
+//! Examines the results of every operator that a program of fake tensors calls.
 //!
 //! torch calls `Operators` where a mode's `__torch_dispatch__` would be called. Below it lies torch's own
-//! `FakeTensorMode`, which computes the shapes. Storages are known by the address of their C++ object, and a weak
-//! reference says when one dies. What operators are and what answers for them instead of torch is
-//! reported by `estimate/fake/engine.py`.
+//! `FakeTensorMode`, which computes the shapes. Storages are identified by the address of their C++ object, and a
+//! weak reference reports their destruction. `estimate/fake/engine.py` reports the properties of operators, and
+//! what replaces them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::values::{Reader, device_from, device_of};
 
-/// What an operator does to storages.
+/// The effect of an operator on storages.
 #[pyclass(
     frozen,
     eq,
@@ -30,11 +30,11 @@ use crate::values::{Reader, device_from, device_of};
 pub enum OperatorKind {
     /// Its results may have new storages.
     Plain,
-    /// Its results lie in its arguments.
+    /// Its results alias its arguments.
     View,
     /// It may change the size of an argument's storage.
     Resize,
-    /// It asks where a tensor lies.
+    /// It returns the address of a tensor.
     Device,
 }
 
@@ -47,13 +47,13 @@ struct Operator {
     names: Vec<String>,
     /// It writes to its arguments and returns nothing.
     is_mute: bool,
-    /// Whether `front` can say what its kernel takes beside its results.
+    /// Whether `front` can compute the hidden memory of its kernel.
     is_asked: bool,
     /// Whether its kernel takes memory beside its results, by a rule.
     has_rule: bool,
-    /// What answers instead of torch.
+    /// The function that replaces torch's, if any.
     answer: Option<Py<PyAny>>,
-    /// Held, so that the address by which the operator is found stays its own.
+    /// Retained, so that the operator's address, by which it is found, stays unique.
     func: Py<PyAny>,
 }
 
@@ -126,7 +126,7 @@ impl Operators {
         let py = this.py();
         let own = this.get();
         if own.has_foreign(types)? {
-            // A tensor that consists of others looks up those.
+            // For a tensor that consists of others, those are looked up.
             return Ok(py.NotImplemented().into_bound(py));
         }
         let operator = own.operator(func)?;
@@ -142,7 +142,7 @@ impl Operators {
         }
         if operator.is_mute || own.reader.has_small(&result) {
             let follow = intern!(py, "follow");
-            // What goes wrong in following a value is not the program's business: it is not known then.
+            // Errors while tracking a value are ignored: the value is then unknown.
             let followed = own.front.bind(py).call_method1(follow, (func, args, kwargs, &result));
             drop(followed);
         }
@@ -160,14 +160,14 @@ impl Operators {
         placed.map_err(|error| own.raise(storage.py(), &error))
     }
 
-    /// A tensor that no operator made: a storage from elsewhere.
+    /// Registers the storage of a tensor that no operator created.
     fn adopt(this: &Bound<'_, Self>, tensor: &Bound<'_, PyAny>, op: &str) -> PyResult<()> {
         let own = this.get();
         let placed = own.allocate_storage(this, tensor, None, op);
         placed?.map_err(|error| own.raise(tensor.py(), &error))
     }
 
-    /// Where a storage would lie, by the address of its C++ object; 0 when nowhere.
+    /// The address of a storage's block, by the address of its C++ object; 0 for none.
     fn address(&self, storage: usize) -> u64 {
         lock(&self.memory).address_of(storage)
     }
@@ -191,14 +191,14 @@ impl Operators {
         lock(&self.memory).empty_cache();
     }
 
-    /// Operators are asked about again: something else answers for one.
+    /// Clears the cached properties of operators: a replacement has changed.
     fn forget(&self) {
-        // Dropped outside the lock: what goes may call Python.
+        // Dropped outside the lock: dropping may call Python.
         let known = std::mem::take(&mut *lock(&self.known));
         drop(known);
     }
 
-    /// Storages are watched no more.
+    /// Stops tracking storages.
     fn close(&self) {
         let watched = std::mem::take(&mut *lock(&self.watched));
         drop(watched);
@@ -291,12 +291,12 @@ impl Operators {
             }
         }
         if let Some(held) = held {
-            placed = placed.and(lock(&self.memory).give_back(held, &operator.name));
+            placed = placed.and(lock(&self.memory).free_hidden(held, &operator.name));
         }
         placed.map_err(|error| self.raise(py, &error))
     }
 
-    /// What a kernel's own host code says that it takes.
+    /// The memory that a kernel's own host code reports.
     fn own_bytes(
         &self,
         operator: &Operator,
@@ -354,7 +354,7 @@ impl Operators {
     }
 }
 
-/// Which of an operator's results a tensor is.
+/// The index of a tensor among an operator's results.
 fn position(result: &Bound<'_, PyAny>, tensor: &Bound<'_, PyAny>) -> Option<usize> {
     match result.cast::<PyTuple>() {
         Ok(results) => results.iter().position(|result| result.is(tensor)),

@@ -1,4 +1,4 @@
-//! Work of ours on the program's thread, which nothing of the program sees.
+//! Our own work on the program's thread, hidden from the program.
 //!
 //! Functions of torch that we call to compute values must not reach the program's modes, its transforms, a tracer
 //! (`torch.jit.trace`), autograd, a profiler or the recorder.
@@ -16,7 +16,7 @@ thread_local! {
     static IS_OWN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls functions of ours out of the program's sight.
+/// Calls functions of ours, hidden from the program.
 #[pyclass(frozen, module = "floodmark._core")]
 #[derive(Debug)]
 pub struct OwnWork {

@@ -1,4 +1,4 @@
-//! Arguments and results of an operator, as `floodmark-fake` wants them.
+//! Arguments and results of an operator, in the types of `floodmark-fake`.
 
 use floodmark_fake::{DType, TensorInfo, Value};
 use floodmark_trace::Device;
@@ -90,7 +90,7 @@ impl Reader {
         values
     }
 
-    /// What an operator returned, one by one.
+    /// The results of an operator, one by one.
     pub(crate) fn results(&self, result: &Bound<'_, PyAny>) -> Vec<Value> {
         match result.cast::<PyTuple>() {
             Ok(items) => items.iter().map(|item| self.value(&item)).collect(),
@@ -149,13 +149,13 @@ impl Reader {
     }
 }
 
-/// Where a fake tensor is said to lie; none where that is nowhere (`meta`).
+/// The device of a fake tensor; `None` for `meta`.
 pub(crate) fn device_of(tensor: &Bound<'_, PyAny>) -> Option<Device> {
     let py = tensor.py();
     device_from(&tensor.getattr(intern!(py, "fake_device")).ok()?)
 }
 
-/// A `torch.device`, as far as memory is counted there.
+/// A `torch.device`; `None` if its memory is not counted.
 pub(crate) fn device_from(device: &Bound<'_, PyAny>) -> Option<Device> {
     let py = device.py();
     let kind = device.getattr(intern!(py, "type")).ok()?;

@@ -118,7 +118,7 @@ impl Gradients {
         known.is_some_and(|reference| leads_to(reference, parameter))
     }
 
-    /// Looks for tensors with a gradient that belong to no module, as in programs without one.
+    /// Finds tensors with a gradient that belong to no module, as in programs without modules.
     fn find_loose(&mut self, py: Python<'_>, torch: &Torch) {
         let mut labels = Vec::new();
         let mut found = Vec::new();

@@ -60,7 +60,7 @@ pub fn attach_names(py: Python<'_>, torch: Torch) {
     torch_objects::set(py, torch);
 }
 
-/// Forgets all names, when a recording starts or ends.
+/// Clears all names, when a recording starts or ends.
 #[pyfunction]
 pub fn forget_names(py: Python<'_>) {
     names::forget_all(py);

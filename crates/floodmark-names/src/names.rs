@@ -28,14 +28,14 @@ pub(crate) fn leads_to(reference: &Weak, object: &Bound<'_, PyAny>) -> bool {
     reference.bind(object.py()).upgrade().is_some_and(|found| found.is(object))
 }
 
-/// Named modules by address, with the weak reference whose callback forgets them.
+/// Named modules by address, with the weak reference whose callback removes them.
 static MODULES: Mutex<BTreeMap<usize, Weak>> = Mutex::new(BTreeMap::new());
 
 /// Names of parameters, in the order in which they got them.
 #[derive(Default)]
 struct Parameters {
     named: Vec<(Weak, String)>,
-    /// Where each is in `named`, by address.
+    /// The index of each in `named`, by address.
     at: HashMap<usize, usize>,
 }
 
@@ -48,7 +48,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Forgets all.
+/// Clears all names.
 pub(crate) fn forget_all(_: Python<'_>) {
     let modules = std::mem::take(&mut *lock(&MODULES));
     let parameters = lock(&PARAMETERS).take();
@@ -125,7 +125,7 @@ fn class_name(object: &Bound<'_, PyAny>) -> String {
         .map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Forgets the module when it is destroyed: another one may get its address.
+/// Removes the module when it is destroyed: another one may get its address.
 fn watch(module: &Bound<'_, PyAny>, addr: usize) {
     if lock(&MODULES).contains_key(&addr) {
         return;

@@ -34,7 +34,7 @@ pub fn label_tensor(tensor: &Bound<'_, PyAny>, category: &str, name: &str) {
     floodmark_probe::label(found.ok().flatten().as_slice());
 }
 
-/// Where the data of a tensor's part in this process begin; 0 for a tensor without data.
+/// The address of a tensor's data in this process; 0 for a tensor without data.
 pub(crate) fn address_of(torch: &Torch, local: &Bound<'_, PyAny>) -> Option<u64> {
     match address_finder(local.py()) {
         Some(find) => torch.fake_address(local, find.bind(local.py())).ok(),

@@ -1,4 +1,4 @@
-//! Scaled dot product attention: a running sum of the queries' gradients in float32 is what backward takes.
+//! Scaled dot product attention: backward needs a running sum of the queries' gradients in float32.
 //!
 //! Sizes are of tensors that lie as batch, heads, length, head dimension.
 
@@ -111,7 +111,7 @@ fn flash_backward(call: &Call<'_>, needs: &mut Needs) {
     }
 }
 
-/// Heads that are too wide for registers are added up in float32.
+/// Heads that are too wide for registers are summed in float32.
 fn efficient(call: &Call<'_>, needs: &mut Needs) {
     let (Some(query), Some(value)) = (call.tensor(0), call.tensor(2)) else { return };
     let (Some([batch, heads, length, _]), Some([_, _, _, head])) = (shape(query), shape(value))

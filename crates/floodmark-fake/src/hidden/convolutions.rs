@@ -1,9 +1,9 @@
-//! Convolutions: cuDNN works with channels last, and takes copies of what lies otherwise.
+//! Convolutions: cuDNN works with channels last, and copies tensors of another layout.
 //!
-//! Plans are cuDNN's own and not all are like this; `bench/results/fake-hidden.md` says how far off this is on
-//! the networks on which the constants here were chosen. On others the bytes off, of all that convolutions took
-//! inside, were: ResNet-34 1 % in bf16 and 11 % in fp32, a U-Net of 96 channels 1 % and 3 %, DenseNet-121 in fp32
-//! 28 %, ResNeXt-50 in bf16 49 % (groups), ConvNeXt-S in bf16 73 % (channels by themselves).
+//! cuDNN chooses its own plans, and not all follow these rules; `bench/results/fake-hidden.md` has the errors on
+//! the networks for which the constants here were chosen. On others the error, relative to all hidden memory of
+//! convolutions, was: ResNet-34 1 % in bf16 and 11 % in fp32, a U-Net of 96 channels 1 % and 3 %, DenseNet-121 in
+//! fp32 28 %, ResNeXt-50 in bf16 49 % (groups), ConvNeXt-S in bf16 73 % (channels by themselves).
 
 use super::images::{is_channels_last, lies_channels_last};
 use super::reduce::Reduction;
@@ -12,10 +12,10 @@ use crate::call::{Call, DType, TensorInfo, Value};
 
 /// Fewer channels than this are filled up, where elements are of two bytes.
 const FULL_CHANNELS: u64 = 8;
-/// So few channels have kernels of their own, as long as the window is small.
+/// The most channels that have their own kernels, with a small window.
 const FEW_CHANNELS: u64 = 4;
 const SMALL_WINDOW: u64 = 16;
-/// Parts of a weight's gradient in fp32, which blocks add up by themselves, take no more than this.
+/// The most bytes of the partial sums of a weight's gradient in fp32.
 const MOST_PARTS: u64 = 8 << 20;
 /// From 28 × 28 pixels on, the weight's gradient of a depthwise convolution in fp32 has a workspace. Chosen on the
 /// networks of `bench/results/fake-hidden.md`, like the two constants below; the errors are those of the header.
@@ -149,14 +149,14 @@ impl<'a> Convolution<'a> {
         }
     }
 
-    /// In fp32 some kernels for 64 channels write the output as it is to lie.
+    /// In fp32 some kernels for 64 channels write the output in its final layout.
     fn writes_in_place(&self) -> bool {
         let fits = self.output.sizes[1] > HALF_CHANNELS
             || self.input.sizes[0] * self.pixels() <= FEW_PLACES;
         self.is_f32() && !self.is_transposed && self.input.sizes[1] == HALF_CHANNELS && fits
     }
 
-    /// Nothing where a place is used alone and 64 channels are given.
+    /// Nothing for a window of one pixel with 64 channels.
     fn skips_places(&self) -> bool {
         self.window() == 1 && self.input.sizes[1] == HALF_CHANNELS
     }
@@ -186,7 +186,7 @@ impl<'a> Convolution<'a> {
         self.copies() + if self.is_f32() { MOST_PARTS.min(14 * self.weight.bytes()) } else { 0 }
     }
 
-    /// Channels by themselves: only with channels last cuDNN takes anything.
+    /// Depthwise: cuDNN uses memory only with channels last.
     fn weight_bytes_of_channels(&self) -> u64 {
         if !self.is_channels_last || self.groups.unsigned_abs() != self.input.sizes[1] {
             0
@@ -203,12 +203,12 @@ impl<'a> Convolution<'a> {
         self.input.dtype == DType::F32
     }
 
-    /// In fp32, an input of few channels is not multiplied as it lies.
+    /// In fp32, an input of few channels is copied to another layout.
     fn is_narrow(&self) -> bool {
         self.is_f32() && self.input.sizes[1] <= 32
     }
 
-    /// The bytes of a copy of a tensor that does not lie as the others do.
+    /// The bytes of a copy of a tensor whose layout differs from the others.
     fn copy_bytes(&self, tensor: &TensorInfo) -> u64 {
         let lies_right = if self.is_channels_last && tensor.sizes[1] > 1 {
             lies_channels_last(tensor)

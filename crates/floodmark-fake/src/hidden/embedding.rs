@@ -8,8 +8,8 @@ use crate::call::{Call, TensorInfo, Value};
 const FEW: u64 = 3072;
 /// The rows that one thread adds up.
 const ROWS_OF_A_PART: u64 = 10;
-/// A table of few rows, each used often, is added to at once: torch 2.11 and later. Between the sizes that
-/// were tried, the bounds are a guess.
+/// A table of few rows, each used often, is added to at once: torch 2.11 and later. Between the measured
+/// sizes, the bounds are assumed.
 const FEW_ROWS: u64 = 512;
 const USES_OF_FEW_ROWS: u64 = 32;
 
@@ -48,7 +48,7 @@ fn bag(call: &Call<'_>, needs: &mut Needs) {
     }
 }
 
-/// Runs of equal indices. How many there are is not known on the host: there is room for most.
+/// Runs of equal indices. The host does not have their number: memory for the most is allocated.
 struct Segments {
     count: u64,
     index_bytes: u64,

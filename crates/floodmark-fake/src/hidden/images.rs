@@ -1,4 +1,4 @@
-//! Operators on images: gradients that must lie as the input does, columns, Fourier transforms.
+//! Operators on images: gradients that need the input's layout, columns, Fourier transforms.
 
 use floodmark_cuda_model::fourier::{Transform, work_bytes};
 

@@ -1,4 +1,4 @@
-//! Writing to places that may meet: the places are sorted.
+//! Writes to indices that may repeat: the indices are sorted.
 
 use super::sorting::radix_pairs;
 use super::{Needs, Rule};
@@ -13,7 +13,7 @@ pub(super) fn rule(op: &str) -> Option<Rule> {
     }
 }
 
-/// Numbers of places, sorted, where they were, and in order: eight bytes each.
+/// Indices, sorted indices, and two permutations: eight bytes each.
 fn index_put(call: &Call<'_>, needs: &mut Needs) {
     let (Some(target), Some(Value::Tensors(indices)), Some(values)) =
         (call.tensor(0), call.args.get(1), call.tensor(2))

@@ -1,4 +1,5 @@
-//! Losses and softmax: products that are as large as the input, and results that keep more than a number.
+//! Losses and softmax: products as large as the input, and results whose storage is larger than a
+//! number.
 
 use super::{Needs, Rule, Stays};
 use crate::call::{Call, Value};
@@ -29,8 +30,8 @@ fn safe_softmax(call: &Call<'_>, needs: &mut Needs) {
     }
 }
 
-/// The loss of each element is computed in the result's storage, and the sum of them is put there: the storage of
-/// a number is as large as the input.
+/// The loss of each element is computed in the result's storage, and the sum is stored there: the storage of a
+/// number is as large as the input.
 fn reduced_in_place(call: &Call<'_>, needs: &mut Needs) {
     let Some(input) = call.tensor(0) else { return };
     if matches!(call.args.get(2), Some(Value::Int(NONE))) {

@@ -1,11 +1,11 @@
-//! What kernels take for themselves, which no tensor shows.
+//! Hidden memory: what kernels allocate for themselves, without a tensor.
 //!
-//! A fake tensor's kernel allocates its results and nothing else. The real one may take room to sort in, a
-//! copy of a gradient that does not lie as it needs it, or a workspace that a library keeps. Each rule says
-//! how much, from the shapes of a call; the figures come from runs of torch itself
+//! A fake tensor's kernel allocates its results and nothing else. The real one may allocate a buffer for
+//! sorting, a copy of a gradient in another layout, or a workspace that a library keeps. Each rule computes
+//! the bytes from the shapes of a call; the figures come from runs of torch itself
 //! (`bench/fixtures/fake_hidden.py`, on a phantom GPU), and `tests/it` compares every rule with them.
 //!
-//! A file for each family of operators. What is below some KiB is left out.
+//! A file for each family of operators. Allocations of a few KiB are left out.
 
 mod attention;
 mod convolutions;
@@ -30,7 +30,7 @@ pub use recurrent::dropout_state_bytes;
 /// Memory that a call takes beside its results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hidden {
-    /// What it is for.
+    /// Its purpose.
     pub what: &'static str,
     /// The requested bytes.
     pub bytes: u64,
@@ -53,8 +53,8 @@ pub enum Stays {
     Result(usize),
 }
 
-/// The peak of a call beside what was live before it, with results of `result_bytes` bytes.
-/// What a thread keeps is left out. For callers that have the results of a call and not their order.
+/// The peak of a call beside what was live before it, with results of `result_bytes` bytes. Memory
+/// that a thread keeps is left out. For callers that have the results of a call but not their order.
 pub fn peak_bytes(hidden: &[Hidden], result_bytes: u64) -> u64 {
     let of = |stays: Stays| move |part: &&Hidden| part.stays == stays;
     let whole: u64 = hidden.iter().filter(of(Stays::Call)).map(|part| part.bytes).sum();
@@ -62,7 +62,7 @@ pub fn peak_bytes(hidden: &[Hidden], result_bytes: u64) -> u64 {
     whole + result_bytes + moment.unwrap_or(0)
 }
 
-/// What a rule finds, in the order of the requests.
+/// The findings of a rule, in the order of the requests.
 #[derive(Debug, Default)]
 struct Needs(Vec<Hidden>);
 
@@ -109,13 +109,13 @@ fn rule(op: &str) -> Option<Rule> {
         .or_else(|| sorting::rule(base))
 }
 
-/// Whether there is a rule for an operator. Asked once for each, so that others cost nothing.
+/// Whether there is a rule for an operator. Cached for each, so that others cost nothing.
 pub fn has_rule(op: &str) -> bool {
     rule(op).is_some()
 }
 
-/// What a call allocates beside its results, in the order of the requests. Nothing for tensors that do
-/// not lie on a GPU.
+/// The hidden allocations of a call, in the order of the requests. Nothing for tensors that do not lie
+/// on a GPU.
 pub fn hidden(call: &Call<'_>) -> Vec<Hidden> {
     let mut needs = Needs::default();
     if let Some(rule) = rule(call.op).filter(|_| is_on_gpu(call)) {

@@ -1,4 +1,4 @@
-//! Lists of tensors: only norms take room of their own.
+//! Lists of tensors: only norms need hidden memory.
 
 use super::{Needs, Rule};
 use crate::call::{Call, Value};

@@ -1,4 +1,4 @@
-//! Matrix products: the workspaces of cuBLAS, and operands that it cannot take as they lie.
+//! Matrix products: the workspaces of cuBLAS, and copies of operands in an unsupported layout.
 
 use super::{Needs, Rule, Stays};
 use crate::call::{Call, Machine, TensorInfo};
@@ -67,7 +67,7 @@ fn scaled(call: &Call<'_>, needs: &mut Needs) {
     lt_workspaces(call.machine, needs);
 }
 
-/// A copy of an operand where neither of its last two dimensions is a row that cuBLAS can step along.
+/// A copy of an operand if neither of its last two dimensions is contiguous for cuBLAS.
 fn operand(needs: &mut Needs, operand: Option<&TensorInfo>) {
     if let Some(operand) = operand.filter(|operand| !is_a_matrix_of_blas(operand)) {
         needs.call("an operand, laid out for cuBLAS", operand.bytes());

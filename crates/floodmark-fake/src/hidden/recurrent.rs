@@ -1,6 +1,6 @@
 //! Recurrent nets: cuDNN's workspace, and the reserve that it keeps for backward.
 //!
-//! How large they are is the business of `floodmark-cuda-model`, which the phantom uses as well.
+//! `floodmark-cuda-model` computes their sizes; the phantom uses it as well.
 
 use floodmark_cuda_model::recurrent::{Algorithm, Batch, Cell, Gpu, Network, Number, Pass};
 
@@ -87,7 +87,7 @@ fn number(dtype: DType) -> Option<Number> {
     }
 }
 
-/// Steps come first inside: a copy of what does not lie so, where the batch comes first.
+/// The kernel needs steps first: a batch-first tensor is copied.
 fn steps_first(tensor: Option<&TensorInfo>, is_batch_first: bool) -> u64 {
     let Some(tensor) = tensor.filter(|tensor| is_batch_first && tensor.sizes.len() == 3) else {
         return 0;

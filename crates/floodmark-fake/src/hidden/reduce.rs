@@ -1,8 +1,8 @@
-//! How torch splits a reduction among blocks, and the buffer through which they meet.
+//! How torch splits a reduction among blocks, and the buffer of their partial results.
 //!
-//! Follows what `setReduceConfig` of `Reduce.cuh` decides: threads go along the dimension that moves fastest
-//! in memory; where each would have too many values to add up, several blocks share an output, and each
-//! leaves its part in a buffer.
+//! Follows `setReduceConfig` of `Reduce.cuh`: threads go along the dimension that moves fastest in memory;
+//! where each would have too many values to add up, several blocks share an output, and each leaves its part
+//! in a buffer.
 
 use crate::call::{Machine, TensorInfo};
 
@@ -23,7 +23,7 @@ fn resident_threads(capability: u32) -> u64 {
 #[derive(Debug)]
 pub(super) struct Reduction<'a> {
     pub(super) input: &'a TensorInfo,
-    /// The dimensions that go; all of them where none is named.
+    /// The reduced dimensions; all of them if none is named.
     pub(super) dims: &'a [i64],
     /// The bytes of what a thread carries from value to value.
     pub(super) carried: u64,
@@ -52,7 +52,7 @@ impl Reduction<'_> {
         plan.buffer_elements(machine) * self.carried
     }
 
-    /// Dimensions that go and that stay, each from the fastest to the slowest, neighbours joined.
+    /// Reduced dimensions and the others, each from the fastest to the slowest, neighbours joined.
     fn coalesced(&self) -> (Vec<Dim>, Vec<Dim>) {
         let rank = self.input.sizes.len();
         let goes = |at: usize| {

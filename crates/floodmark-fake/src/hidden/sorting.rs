@@ -1,4 +1,4 @@
-//! Sorts, and what sorts inside: room for a second copy of keys and values, and tables of the radix sort.
+//! Sorts, and operators that sort: a second copy of keys and values, and tables of the radix sort.
 
 use super::{Needs, Rule};
 use crate::call::{Call, TensorInfo, Value};
@@ -20,8 +20,8 @@ pub(super) fn rule(op: &str) -> Option<Rule> {
     }
 }
 
-/// What CUB's radix sort of pairs takes: both buffers again, a table for every tile of keys, and one of 256
-/// places for each byte of a key that counts.
+/// The memory of CUB's radix sort of pairs: both buffers again, a table for every tile of keys, and a table
+/// of 256 entries for each significant byte of a key.
 pub(super) fn radix_pairs(count: u64, key_bytes: u64, value_bytes: u64, key_bits: u64) -> u64 {
     let tile = match key_bytes {
         1 | 2 => 5632,

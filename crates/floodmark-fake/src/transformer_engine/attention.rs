@@ -1,4 +1,4 @@
-//! Fused attention: which kernel of cuDNN runs, and the buffers of its results.
+//! Fused attention: the kernel of cuDNN, and the buffers of its results.
 
 use std::fmt;
 use std::str::FromStr;
@@ -67,7 +67,7 @@ enum Axis {
     Width,
 }
 
-/// A name of Transformer Engine's that is not known.
+/// An unknown name of Transformer Engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownLayout(String);
 

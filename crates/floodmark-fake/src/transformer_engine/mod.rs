@@ -1,4 +1,4 @@
-//! What the compiled kernels of Transformer Engine allocate.
+//! The allocations of Transformer Engine's compiled kernels.
 //!
 //! Its layers are Python, and run as they are. Its kernels cannot run on tensors without data: the plugin
 //! makes their results, with the shapes, buffers and workspaces that are computed here. The figures come from the

@@ -1,3 +1,3 @@
-//! Rules for hidden memory against what torch took.
+//! Rules for hidden memory, compared with the memory that torch used.
 
 mod against_torch;
