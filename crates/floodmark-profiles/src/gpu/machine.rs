@@ -46,8 +46,8 @@ impl PhantomMachine {
         Self { ranks: self.ranks.map(|(_, world)| (rank, world)), ..self.clone() }
     }
 
-    /// The settings of the phantom, with the versions of the libraries that torch was built with. The name says
-    /// what it is wherever torch shows it.
+    /// The settings of the phantom, with the versions of the libraries that torch was built with. The name
+    /// marks the device as simulated wherever torch shows it.
     pub fn settings(&self, libraries: &LibraryVersions) -> Result<Settings, GpuError> {
         let profile = &self.profile;
         let (rank, world) = self.ranks.unwrap_or((0, 1));
@@ -92,7 +92,7 @@ impl PhantomMachine {
     }
 }
 
-/// The libraries that torch calls, and the phantom answers for.
+/// The libraries that torch calls and the phantom replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibraryVersions {
     /// The version of CUDA, as 13000 for 13.0.
@@ -137,9 +137,10 @@ mod tests {
 
     #[test]
     fn a_machine_that_cannot_be_is_refused() {
-        let said = |memory, gpus| PhantomMachine::new("t4", memory, gpus).unwrap_err().to_string();
-        assert!(said(Some(Bytes(1 << 20)), 1).contains("the CUDA context alone needs"));
-        assert!(said(None, 0).contains("--gpus"));
-        assert!(said(None, 65).contains("--gpus"));
+        let message =
+            |memory, gpus| PhantomMachine::new("t4", memory, gpus).unwrap_err().to_string();
+        assert!(message(Some(Bytes(1 << 20)), 1).contains("the CUDA context alone needs"));
+        assert!(message(None, 0).contains("--gpus"));
+        assert!(message(None, 65).contains("--gpus"));
     }
 }

@@ -114,7 +114,7 @@ pub enum GpuError {
     Wrong {
         /// The field.
         field: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
 }
@@ -169,15 +169,17 @@ pub fn find(name: &str) -> Result<(String, GpuProfile), GpuError> {
 }
 
 fn by_name(name: &str) -> Result<(&'static str, GpuProfile), GpuError> {
-    let wanted = normalized(name);
+    let normalized_name = normalized(name);
     let mut all = profiles();
     let is_it = |key: &str, profile: &GpuProfile| {
         let names = [key, &profile.name].into_iter().chain(profile.aliases.iter().map(|a| &**a));
-        names.into_iter().any(|name| normalized(name) == wanted)
+        names.into_iter().any(|name| normalized(name) == normalized_name)
     };
     match all.iter().position(|(key, profile)| is_it(key, profile)) {
         Some(at) => Ok(all.swap_remove(at)),
-        None => Err(GpuError::NoSuchGpu { name: name.to_owned(), close: close_to(&wanted) }),
+        None => {
+            Err(GpuError::NoSuchGpu { name: name.to_owned(), close: close_to(&normalized_name) })
+        }
     }
 }
 
@@ -190,16 +192,17 @@ fn normalized(name: &str) -> String {
     text.chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
-/// Names that have more to them, or else those that take the fewest changes of letters.
-fn close_to(wanted: &str) -> Vec<&'static str> {
+/// Longer names that contain it, or else those with the smallest edit distance.
+fn close_to(normalized_name: &str) -> Vec<&'static str> {
     let keys = EMBEDDED.iter().map(|&(key, _)| key);
-    let longer = |key: &&str| !wanted.is_empty() && normalized(key).contains(wanted);
+    let longer =
+        |key: &&str| !normalized_name.is_empty() && normalized(key).contains(normalized_name);
     let found: Vec<_> = keys.clone().filter(longer).collect();
     if !found.is_empty() {
         return found;
     }
     let mut by_distance: Vec<_> =
-        keys.map(|key| (strsim::levenshtein(&normalized(key), wanted), key)).collect();
+        keys.map(|key| (strsim::levenshtein(&normalized(key), normalized_name), key)).collect();
     by_distance.sort_unstable();
     by_distance.into_iter().take(3).map(|(_, key)| key).collect()
 }
@@ -314,11 +317,11 @@ mod tests {
 
     #[test]
     fn a_wrong_name_is_answered_with_near_ones() {
-        let said = |name: &str| find(name).unwrap_err().to_string();
+        let message = |name: &str| find(name).unwrap_err().to_string();
         let a100 = "there is no GPU profile `a100`; did you mean `a100-40gb` or `a100-80gb`?";
-        assert_eq!(said("a100"), a100);
-        assert!(said("h20o").contains("`h200`"), "{}", said("h20o"));
-        assert!(said("").contains("did you mean `"));
+        assert_eq!(message("a100"), a100);
+        assert!(message("h20o").contains("`h200`"), "{}", message("h20o"));
+        assert!(message("").contains("did you mean `"));
     }
 
     #[test]

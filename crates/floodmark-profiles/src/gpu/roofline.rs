@@ -1,10 +1,10 @@
 //! How long a step takes: a roofline of the GPU, and the host beside it.
 //!
-//! An operator takes as long as its operations or its bytes take, whichever is longer, at rates that the GPU was seen
-//! to reach, and never less than a kernel takes to start and end. The host takes what it was measured to take on a
-//! simulated GPU, and the driver's part of each start, which a simulated one does not have. The GPU works through its
-//! operators while the host starts them, so a step takes as long as the slower of the two. It is an estimate of ratios
-//! between variants of one program, not of seconds.
+//! The time of an operator is that of its operations or of its bytes, whichever is longer, at measured rates of the
+//! GPU, and at least the time of an empty kernel. The time of the host is the one measured on a simulated GPU, plus
+//! the driver's part of each launch, which a simulated GPU lacks. The GPU works through its operators while the host
+//! starts them, so a step takes as long as the slower of the two. It is an estimate of ratios between variants of one
+//! program, not of seconds.
 
 use floodmark_trace::{OperatorCost, OperatorKind, StepCost};
 use schemars::JsonSchema;

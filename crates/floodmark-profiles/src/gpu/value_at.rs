@@ -1,4 +1,4 @@
-//! What the user says that a line reads: `FILE:LINE=VALUE`.
+//! A value that the user gives for a line: `FILE:LINE=VALUE`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ pub struct ValueAt {
     pub value: f64,
 }
 
-/// Why a text is no value at a line.
+/// Why a text is not a value at a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ValueAtError {

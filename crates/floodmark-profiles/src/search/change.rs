@@ -1,7 +1,7 @@
 //! Changes of a program, as they are written behind `--with`.
 //!
-//! The Python side applies them (`python/floodmark/changes`); here is their grammar, and what the search of a plan
-//! needs to know of them.
+//! The Python side applies them (`python/floodmark/changes`); here is their grammar, and the properties that the
+//! search of a plan needs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -43,7 +43,7 @@ pub enum Change {
     Bf16Parameters,
     /// The program gets another value of one of its own arguments. The user names it, so it is not written behind `--with`.
     Argument {
-        /// The name that the user gave it.
+        /// Its name, chosen by the user.
         name: String,
         /// The value.
         value: u64,
@@ -81,8 +81,8 @@ impl Change {
         matches!(self, Self::Autocast(HalfPrecision::Bf16) | Self::Bf16Parameters)
     }
 
-    /// Whether all that it makes a step compute are operators of torch, which can be counted. Kernels that a compiler
-    /// makes are none, and the time of collectives depends on what connects the GPUs.
+    /// Whether a step with it computes only torch operators, which can be counted. Compiled kernels are not torch
+    /// operators, and the time of collectives depends on the links between the GPUs.
     pub fn has_countable_steps(&self) -> bool {
         match self {
             Self::Compile | Self::Fsdp(_) | Self::EightBitStates => false,
@@ -120,10 +120,10 @@ pub enum HostCopies {
     Async,
 }
 
-/// What is checkpointed.
+/// The checkpointed blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Checkpointed {
-    /// The first so many of the repeated blocks.
+    /// This many of the repeated blocks, from the first.
     Blocks(u32),
     /// All repeated blocks.
     All,
@@ -140,7 +140,7 @@ pub enum HalfPrecision {
     Fp16,
 }
 
-/// Why a text is no change.
+/// Why a text is not a change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
@@ -155,7 +155,7 @@ pub enum ChangeError {
     WrongArgument {
         /// The change.
         name: &'static str,
-        /// What it takes.
+        /// Its argument.
         takes: &'static str,
     },
 }
@@ -341,13 +341,13 @@ mod tests {
 
     #[test]
     fn a_wrong_change_is_answered_with_what_there_is() {
-        let said = |text: &str| text.parse::<Change>().unwrap_err().to_string();
-        assert!(said("chekpoint").starts_with("there is no change `chekpoint`; there are `all"));
+        let message = |text: &str| text.parse::<Change>().unwrap_err().to_string();
+        assert!(message("chekpoint").starts_with("there is no change `chekpoint`; there are `all"));
         assert_eq!(
-            said("checkpoint=x"),
+            message("checkpoint=x"),
             "`checkpoint` takes a number of blocks, `all` or `selective`"
         );
-        assert_eq!(said("fused=1"), "`fused` takes no argument");
+        assert_eq!(message("fused=1"), "`fused` takes no argument");
         for wrong in [
             "",
             "chunked-loss",

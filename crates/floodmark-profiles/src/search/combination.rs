@@ -19,7 +19,7 @@ pub(crate) fn joined(base: &Combination, change: &Change) -> Option<Combination>
     Some(all)
 }
 
-/// Whether two changes are about the same thing.
+/// Whether two changes have the same subject.
 pub(crate) fn excludes(one: &Change, other: &Change) -> bool {
     if let (Change::Argument { name, .. }, Change::Argument { name: other, .. }) = (one, other) {
         return name == other;
@@ -27,7 +27,7 @@ pub(crate) fn excludes(one: &Change, other: &Change) -> bool {
     subjects(one).iter().any(|subject| subjects(other).contains(subject))
 }
 
-/// What a change is about.
+/// The subject of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Subject {
     Allocator,

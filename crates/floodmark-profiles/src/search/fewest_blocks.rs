@@ -1,12 +1,12 @@
 //! The least number of checkpointed blocks that fits, with few tries.
 //!
-//! What a program needs is close to linear in the number of blocks, so the first guess lies on the line between none
-//! and all. The numbers beside it are tried at the same time: mostly it and the one below are the answer and its proof.
+//! The needed memory is close to linear in the number of blocks, so the first guess lies on the line between none and
+//! all. The numbers beside it are tried at the same time: mostly it and the one below are the answer and its proof.
 //! Where the need is not linear, the interval is halved.
 
 use floodmark_trace::Bytes;
 
-/// What is needed with some number of blocks, and whether that fits.
+/// The needed memory with some number of blocks, and whether it fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockNeed {
     pub(crate) blocks: u32,
@@ -57,7 +57,7 @@ impl BlockSearch {
         good.blocks - u32::try_from(spared).unwrap_or(0)
     }
 
-    /// What some of the numbers came to.
+    /// The results of some numbers.
     pub(crate) fn learn(&mut self, tried: &[BlockNeed]) {
         let before = self.good.blocks - self.bad.blocks;
         for &one in tried {

@@ -1,10 +1,10 @@
 //! The largest value that fits, with few tries.
 //!
-//! What a program needs grows almost in proportion to a batch size. So two values that fit predict the largest one, which
-//! is tried together with the next. Where the prediction fails, the values between what fits and what does not are
-//! halved. This finds the largest when what a program needs grows with the value. It need not: so one more value above
-//! the first that fails is tried, and if that fits, the search goes on from there. The search runs nothing itself:
-//! `attempt` gets a batch of values, which may be tried at the same time.
+//! The needed memory grows almost in proportion to a batch size. So two values that fit predict the largest one, which is
+//! tried together with the next. Where the prediction fails, the values between what fits and what does not are halved.
+//! This finds the largest value if the needed memory grows with the value. It may not: so one more value above the first
+//! that fails is tried, and if that fits, the search continues from there. The search runs nothing itself: `attempt` gets
+//! a batch of values, which may be tried at the same time.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use floodmark_trace::Bytes;
 
 /// Something that fits or does not.
 pub trait Tried {
-    /// What it needs, if it fits.
+    /// The memory that it needs, if it fits.
     fn needed(&self) -> Option<Bytes>;
 
     /// Whether it fits.
@@ -41,10 +41,10 @@ pub struct FitLimits {
     pub looks_further: bool,
 }
 
-/// Predictions may miss: after so many the rest is halved.
+/// The most predictions: then the rest is halved.
 const MOST_PREDICTIONS: usize = 3;
 
-/// Searches `values`, smallest first. Stops at the first try that fails to tell.
+/// Searches `values`, smallest first. Stops at the first try without an answer.
 pub fn largest_that_fits<T: Tried, E>(
     values: &[u64],
     limits: FitLimits,
@@ -63,7 +63,7 @@ pub fn largest_that_fits<T: Tried, E>(
         if !limits.looks_further {
             break;
         }
-        // The first failure may be an odd one: what lies above it decides.
+        // The first failure may be an exception: a larger value decides.
         start = bad + 1;
     }
     Ok(FitSearch { tried: search.tried, largest })
@@ -78,15 +78,15 @@ struct Search<'a, T, F> {
 
 impl<T: Tried, E, F: FnMut(&[u64]) -> Result<Vec<T>, E>> Search<'_, T, F> {
     fn ask(&mut self, indices: &[usize]) -> Result<(), E> {
-        let mut wanted: Vec<usize> =
+        let mut untried: Vec<usize> =
             indices.iter().copied().filter(|at| !self.tried.contains_key(at)).collect();
-        wanted.dedup();
-        if wanted.is_empty() {
+        untried.dedup();
+        if untried.is_empty() {
             return Ok(());
         }
-        let values: Vec<u64> = wanted.iter().map(|&at| self.values[at]).collect();
+        let values: Vec<u64> = untried.iter().map(|&at| self.values[at]).collect();
         let outcomes = (self.attempt)(&values)?;
-        self.tried.extend(wanted.into_iter().zip(outcomes));
+        self.tried.extend(untried.into_iter().zip(outcomes));
         Ok(())
     }
 
@@ -128,7 +128,7 @@ impl<T: Tried, E, F: FnMut(&[u64]) -> Result<Vec<T>, E>> Search<'_, T, F> {
                 }
             }
             if good > bad {
-                // A larger value fits than one that does not: what lies above decides.
+                // A larger value fits than one that does not: larger values decide.
                 bad = self.failure_above(good);
             }
         }
@@ -165,7 +165,7 @@ impl<T: Tried, E, F: FnMut(&[u64]) -> Result<Vec<T>, E>> Search<'_, T, F> {
 mod tests {
     use super::*;
 
-    /// Needs so many bytes, or does not fit.
+    /// Needs this many bytes, or does not fit.
     impl Tried for Option<u64> {
         fn needed(&self) -> Option<Bytes> {
             self.map(Bytes)
@@ -191,7 +191,7 @@ mod tests {
         (found.unwrap().largest.map(|at| values[at]), order)
     }
 
-    /// Whatever the limit is, the answer is that of trying all, with few tries.
+    /// For any limit, the answer is that of trying all values, with few tries.
     #[test]
     fn the_answer_is_that_of_a_linear_search() {
         let values: Vec<u64> = (1..=512).collect();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_try_that_cannot_tell_ends_the_search() {
+    fn a_try_without_an_answer_ends_the_search() {
         let failed = largest_that_fits(&[1, 2, 3], limits(9, 1), |batch| {
             if batch[0] < 2 { Ok(vec![Some(1_u64)]) } else { Err(batch[0]) }
         });

@@ -3,7 +3,7 @@
 //! One value is searched with [`largest_that_fits`] for every combination of the others. Assumption: what a program needs
 //! grows with each value, or shrinks with it, all the way and whatever the other values are. A range grows. Of a list,
 //! which keeps its order, the first and the last entry are compared. So a combination that needs more than another one
-//! fits up to the same value at most, and what lies above is not tried.
+//! fits up to the same value at most, and larger values are not tried.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct Dimension {
     pub is_range: bool,
 }
 
-/// What the need of a program does along a dimension.
+/// How the need of a program changes along a dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// It grows from the first value to the last.
@@ -41,11 +41,11 @@ pub struct Frontier<T> {
     pub largest: Vec<Point>,
     /// The dimension whose largest value was searched; none where every point was tried.
     pub searched: Option<usize>,
-    /// What the need does along each dimension.
+    /// How the need changes along each dimension.
     pub directions: Vec<Direction>,
 }
 
-/// Searches the frontier. Stops at the first try that fails to tell.
+/// Searches the frontier. Stops at the first try without an answer.
 pub fn frontier_that_fits<T: Tried + Clone, E>(
     dimensions: &[Dimension],
     limits: FitLimits,
@@ -80,15 +80,15 @@ struct Search<'a, T, F> {
 
 impl<T: Tried + Clone, E, F: FnMut(&[Point]) -> Result<Vec<T>, E>> Search<'_, T, F> {
     fn ask(&mut self, points: &[Point]) -> Result<Vec<T>, E> {
-        let mut wanted: Vec<Point> = Vec::new();
+        let mut untried: Vec<Point> = Vec::new();
         for point in points {
-            if !self.tried.contains_key(point) && !wanted.contains(point) {
-                wanted.push(point.clone());
+            if !self.tried.contains_key(point) && !untried.contains(point) {
+                untried.push(point.clone());
             }
         }
-        if !wanted.is_empty() {
-            let outcomes = (self.attempt)(&wanted)?;
-            self.tried.extend(wanted.into_iter().zip(outcomes));
+        if !untried.is_empty() {
+            let outcomes = (self.attempt)(&untried)?;
+            self.tried.extend(untried.into_iter().zip(outcomes));
         }
         Ok(points.iter().filter_map(|point| self.tried.get(point).cloned()).collect())
     }
@@ -133,7 +133,7 @@ impl<T: Tried + Clone, E, F: FnMut(&[Point]) -> Result<Vec<T>, E>> Search<'_, T,
         let mut found = Vec::new();
         for point in self.others(directions, searched) {
             let ranks = self.ranks(&point, directions);
-            // What needs less than this one in one dimension was searched before.
+            // Combinations that need less in one dimension were searched before.
             let mut bound = Some(searched.map_or(0, |at| self.dimensions[at].values.len() - 1));
             for at in (0..point.len()).filter(|&at| Some(at) != searched && ranks[at] > 0) {
                 if directions[at] == Direction::Level {

@@ -1,4 +1,4 @@
-//! What is to be as large as possible: `BATCH*SEQ`, an expression of names and numbers.
+//! The expression to maximize: `BATCH*SEQ`, of names and numbers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ enum Node {
     Operation(char, Box<(Node, Node)>),
 }
 
-/// Why a text is no objective.
+/// Why a text is not an objective.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectiveError {
@@ -28,7 +28,7 @@ pub enum ObjectiveError {
         "an objective has names, numbers, `+`, `-`, `*`, `/` and brackets; `{rest}` is none of it"
     )]
     Unreadable {
-        /// From where it cannot be read.
+        /// The text from the first error.
         rest: String,
     },
     /// It ends too early.
@@ -173,12 +173,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_named() {
-        let said = |text: &str| value_of(text).unwrap_err().to_string();
-        assert_eq!(said("BATCH*"), "the objective ends too early");
-        assert_eq!(said("(BATCH"), "the objective ends too early");
-        assert_eq!(said("STEPS*2"), "`STEPS` is not varied");
-        assert!(said("BATCH SEQ").contains("`SEQ` is none of it"));
-        assert!(said("BATCH % 2").contains("`% 2` is none of it"));
-        assert!(said("1.2.3").contains("`1.2.3` is none of it"));
+        let message = |text: &str| value_of(text).unwrap_err().to_string();
+        assert_eq!(message("BATCH*"), "the objective ends too early");
+        assert_eq!(message("(BATCH"), "the objective ends too early");
+        assert_eq!(message("STEPS*2"), "`STEPS` is not varied");
+        assert!(message("BATCH SEQ").contains("`SEQ` is none of it"));
+        assert!(message("BATCH % 2").contains("`% 2` is none of it"));
+        assert!(message("1.2.3").contains("`1.2.3` is none of it"));
     }
 }

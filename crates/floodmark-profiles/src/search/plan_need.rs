@@ -1,4 +1,4 @@
-//! What combinations of changes need and cost, and what that says of others.
+//! The need and the cost of combinations of changes, and bounds for others.
 
 use floodmark_trace::{Bytes, Numerics};
 
@@ -7,7 +7,7 @@ use crate::search::change::Change;
 /// A combination of changes, in the order of [`Change`].
 pub type Combination = Vec<Change>;
 
-/// What the search needs to know of a try.
+/// The outcome of a try, for the search.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TryOutcome {
     /// It ran.
@@ -18,7 +18,7 @@ pub enum TryOutcome {
     NotTried,
 }
 
-/// What a program needs with some changes.
+/// The need of a program with some changes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Need {
     /// The memory that it needs.
@@ -27,7 +27,7 @@ pub struct Need {
     pub fits: bool,
     /// Whether a change may slow it down.
     pub slows: bool,
-    /// What the changes do to the results.
+    /// The effect of the changes on the results.
     pub numerics: Numerics,
     /// How long a step takes, as a multiple of an unchanged one; 1 where that is unknown.
     pub slow_down: f64,
@@ -51,7 +51,7 @@ impl Need {
     }
 }
 
-/// What a change costs, cheapest first.
+/// The cost of a change, cheapest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cost {
     Nothing,
@@ -60,12 +60,12 @@ pub(crate) enum Cost {
     Results,
 }
 
-/// What every change does alone.
+/// The effect of every change alone.
 pub(crate) struct Alone {
     pub(crate) unchanged: Need,
     /// Those that save memory, the cheapest first, of one cost those that save most.
     pub(crate) saving: Vec<(Change, Need)>,
-    /// Those that do not, but may once the peak is elsewhere.
+    /// Those that save nothing alone, but may once the peak has moved.
     pub(crate) neutral: Vec<(Change, Need)>,
 }
 

@@ -1,13 +1,13 @@
 //! The cheapest changes with which a program fits, with few tries.
 //!
-//! The program as it is comes first, then every change alone. Those that save memory are combined, the cheapest
-//! first: what costs nothing, then what costs time, then what changes results, each group by the memory it saves.
-//! Combinations that cannot fit, by what each of their changes saves alone, are left out.
-//! As soon as a combination fits, changes that it does not need are taken out again, and of the repeated blocks only
-//! as many are checkpointed as it takes. Of what fits at the same cost, a noticeably faster combination is preferred.
-//! Where none fits, all changes together and the pairs of the strongest are tried with every kind of checkpointing, so
-//! that the least need is known. The search runs nothing itself: `attempt` gets a batch of combinations, which may be
-//! tried at the same time.
+//! The unchanged program is tried first, then every change alone. Those that save memory are combined, the cheapest
+//! first: changes without a cost, then those that cost time, then those that change results, each group by the memory
+//! it saves. Combinations that cannot fit, by what each of their changes saves alone, are left out. As soon as a
+//! combination fits, changes that it does not need are taken out again, and of the repeated blocks only as many are
+//! checkpointed as it takes. Of what fits at the same cost, a noticeably faster combination is preferred. Where none
+//! fits, all changes together and the pairs of the strongest are tried with every kind of checkpointing, so that the
+//! least need is known. The search runs nothing itself: `attempt` gets a batch of combinations, which may be tried at
+//! the same time.
 
 use std::collections::BTreeMap;
 
@@ -20,13 +20,13 @@ use crate::search::plan_need::{Alone, Combination, Cost, Need, TryOutcome};
 
 /// A step that takes longer by this factor is worth another change: less may be chance where the host limits a step.
 const NOTICEABLY_SLOWER: f64 = 1.3;
-/// So many of the changes that save most are combined in pairs where nothing fits.
+/// The number of changes that are combined in pairs if nothing fits: those that save most.
 const STRONGEST: usize = 4;
 
 /// The outcome of a search.
 #[derive(Debug, PartialEq)]
 pub struct PlanSearch {
-    /// Every combination that was asked for, with its outcome.
+    /// Every requested combination, with its outcome.
     pub tried: BTreeMap<Combination, TryOutcome>,
     /// The cheapest combination that fits; empty where the program fits as it is.
     pub plan: Option<Combination>,
@@ -43,7 +43,8 @@ pub struct Allowed {
     pub arguments: Vec<Change>,
 }
 
-/// The settings that are tried whatever a simulation says: with other changes, other memory is wasted.
+/// The settings that are always tried: with other changes, other memory is wasted than in the
+/// simulation.
 const USUAL_SETTINGS: &str = "expandable_segments:True";
 
 /// Every change that is tried alone.
@@ -74,7 +75,7 @@ fn candidates(allowed: &Allowed, unchanged: &Need) -> Vec<Change> {
 }
 
 /// Searches the cheapest combination that fits into `capacity`, trying up to `width` at the same time. Stops at the
-/// first try that fails to tell.
+/// first try without an answer.
 pub fn cheapest_that_fits<E>(
     capacity: Bytes,
     allowed: Allowed,
@@ -109,7 +110,7 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<TryOutcome>, E>> Search<F> {
                 None => return Ok(None),
             },
         };
-        // What costs nothing stays until it is known how many blocks it spares.
+        // Changes without a cost stay until the number of blocks that they save is known.
         let needed = self.without_the_unneeded(fitting, &alone, Cost::Time)?;
         let fewest = self.with_fewest_gpus(needed)?;
         let fewest = self.with_first_values(fewest)?;
@@ -137,7 +138,7 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<TryOutcome>, E>> Search<F> {
         let mut base = Combination::new();
         for cost in [Cost::Nothing, Cost::Time, Cost::Gpus, Cost::Results] {
             if cost == Cost::Gpus {
-                // Where others have moved the peak, what saved nothing alone may save.
+                // Once others have moved the peak, changes that saved nothing alone may save.
                 let cheap = alone.neutral.iter().filter(|(_, need)| need.cost() < cost);
                 let all = cheap.fold(base.clone(), |all, (change, _)| with(all, change));
                 if self.need(&all)?.is_some_and(|need| need.fits) {
@@ -172,7 +173,8 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<TryOutcome>, E>> Search<F> {
         Ok(None)
     }
 
-    /// Adds changes, those that save most first, until it fits; and whether it does. What cannot fit is not tried.
+    /// Adds changes, those that save most first, until it fits; and whether it does. Combinations
+    /// that cannot fit are not tried.
     fn more_and_more(
         &mut self,
         base: Combination,
@@ -205,7 +207,7 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<TryOutcome>, E>> Search<F> {
         Ok((kept, false))
     }
 
-    /// The first that fits; so many as can be are tried at the same time.
+    /// The first that fits; as many as allowed are tried at the same time.
     fn first_fitting(&mut self, combinations: &[Combination]) -> Result<Option<Combination>, E> {
         for some in combinations.chunks(self.width) {
             self.ask(some.to_vec())?;
@@ -306,7 +308,7 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<TryOutcome>, E>> Search<F> {
             let Some(now) = self.need(&kept)? else { return Ok(kept) };
             let needed = now.needed;
             let mut asked = some;
-            // What costs nothing may stay without a proof.
+            // Changes without a cost may stay without a proof.
             asked.retain(|change| !alone.is_surely_needed(change, needed, self.capacity));
             self.ask(asked.iter().map(|change| without(&kept, change)).collect())?;
             for change in asked {
@@ -328,7 +330,7 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<TryOutcome>, E>> Search<F> {
         Ok(kept)
     }
 
-    /// Of all that was tried and fits at no other cost, the fastest, where that is noticeable.
+    /// The fastest of all tried combinations that fit at the same cost, if noticeably faster.
     fn fastest_of_its_cost(&mut self, plan: Combination) -> Result<Combination, E> {
         let Some(need) = self.need(&plan)? else { return Ok(plan) };
         let is_as_cheap = |other: &Need| {
@@ -422,7 +424,7 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<TryOutcome>, E>> Search<F> {
         Ok(if fewest == total { plan } else { with(fewest) })
     }
 
-    /// What a combination needs; none where that is unknown.
+    /// The need of a combination; `None` if unknown.
     fn need(&mut self, combination: &[Change]) -> Result<Option<Need>, E> {
         self.ask(vec![combination.to_vec()])?;
         Ok(match self.tried.get(combination) {

@@ -9,12 +9,12 @@ const UNCHANGED: u64 = 1000;
 struct Program {
     capacity: u64,
     saves: Vec<(&'static str, u64)>,
-    /// What a change saves besides, once blocks are checkpointed.
+    /// The additional saving of a change once blocks are checkpointed.
     after_checkpointing: (&'static str, u64),
-    /// In the order in which they were asked for.
+    /// In the order of the requests.
     asked: Vec<String>,
     best_settings: Option<&'static str>,
-    /// What torch can free of its cache when the GPU is full.
+    /// The cached memory that torch can free when the GPU is full.
     cached: u64,
 }
 
