@@ -5,7 +5,7 @@ import { chromium } from "../web/node_modules/playwright-core/index.mjs";
 /** A frame of 60 a second, in milliseconds; timestamps are whole tenths. */
 export const FRAME = 1000 / 60;
 const LONGEST_GOOD = FRAME + 0.2;
-/** So many events may wait for a page that does not keep up. */
+/** This many events may wait for a page that does not keep up. */
 const MOST_UNDER_WAY = 16;
 
 /** Opens Chromium. */

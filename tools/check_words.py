@@ -58,6 +58,15 @@ WORDS = {
     r"(?:is|are|was|were|been|be) told\b(?! apart)": "gets, receives: name what is passed",
     r"who writes it down": "the writer: name it",
     r"suret(?:y|ies)\b": "certainty",
+    r"so many": "this many, a number of",
+    r"c(?:ame|omes?) to be": "is, exists",
+    r"attends? to": "runs, calls, handles",
+    r"(?:is|are) content with": "accepts, needs",
+    r"(?:is|are) (?:not |no )?the (?:\w+ )*business|\w+'s business|no business (?:of|with)": (
+        "who does it, or that it is ignored"
+    ),
+    r"out of the program's sight": "hidden from the program",
+    r"(?:is|are) said to": "is: name who states it",
 }
 
 # Names in code, where upper and lower case count.
@@ -81,6 +90,19 @@ NAMES = {
         "a verb with its object, such as `add_segment` or `allocate_results`"
     ),
     r"fn of(?:<[^>]*>)?\(": "`from_report`, `line_of`: what is made, or of what",
+    **{
+        rf"(?:\w+_)?(?:{part})(?:_\w+)?\b": instead
+        for part, instead in {
+            "lets?_go": "`free` or `release`",
+            "(?:gave|gives?)_back": "`free`, `restore` or `return`",
+            "hand(?:ed|s)?_out": "`allocate` or `new_descriptor`",
+            "so_many": "`count`, or the number",
+            "(?:is|are|was|were|be)_told(?!_apart)": "`is_given`, `is_reported`",
+        }.items()
+    },
+    # Alone it is the name of a user of Unix.
+    r"nobody_\w+|\w+_(?:nobody|whoever)(?:_\w+)?\b": "what is unknown, or not done; the caller",
+    r"(?:fn|def) tells?_\w+|\w+_and_tell\b": "what it sets or returns: `set_phase_and_module`",
 }
 
 # White space, and what begins a line of a comment, a list or a string.

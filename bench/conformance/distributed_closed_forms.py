@@ -18,7 +18,7 @@ CATEGORIES = ("parameter", "gradient", "optimizer state")
 
 
 def _bytes(count: int) -> int:
-    """So many numbers, in blocks of 512 bytes."""
+    """This many numbers, in blocks of 512 bytes."""
     return -(-count * 4 // 512) * 512
 
 

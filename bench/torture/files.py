@@ -28,7 +28,7 @@ _FAULTS = ("panics", "hangs", "crashes", "silent errors")
 
 
 def run(folder: Path, files: int, workers: int) -> Outcome:
-    """Damage so many files."""
+    """Damage this many files."""
     outcome = Outcome("files", faults=dict.fromkeys(_FAULTS, 0))
     place = folder / "seeds"
     place.mkdir()

@@ -74,7 +74,7 @@ def _use_up_descriptors() -> None:
         pass
 
 
-def _become_nobody() -> None:
+def _become_unprivileged() -> None:
     other = pwd.getpwnam("nobody")
     os.setgroups([])
     os.setgid(other.pw_gid)
@@ -161,8 +161,8 @@ CASES = (
     Case("the folder is missing", "missing/x.flood"),
     Case("the path is a folder", "here", prepare=lambda f: (f / "here").mkdir()),
     Case("the path is in /proc", "/proc/x.flood"),
-    Case("the folder belongs to another", "closed/x.flood", _own_folder, _become_nobody),
-    Case("the file belongs to another", "x.flood", _closed_file, _become_nobody),
+    Case("the folder belongs to another", "closed/x.flood", _own_folder, _become_unprivileged),
+    Case("the file belongs to another", "x.flood", _closed_file, _become_unprivileged),
     Case("the trace is removed", during=Path("x.flood").unlink),
     Case("the trace is renamed", during=_rename, ends_at="y.flood"),
     Case("the trace is emptied", during=lambda: os.truncate("x.flood", 0)),

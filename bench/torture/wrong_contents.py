@@ -24,7 +24,7 @@ _FAULTS = ("panics", "hangs", "crashes")
 
 
 def run(folder: Path, files: int) -> Outcome:
-    """Ask about the files that are made, and about so many recordings with other values."""
+    """Ask about the files that are made, and about this many recordings with other values."""
     outcome = Outcome("contents", faults=dict.fromkeys(_FAULTS, 0))
     target = folder / "x.flood"
     for what, data in contents.made():

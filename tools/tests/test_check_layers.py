@@ -73,7 +73,7 @@ def test_an_arrow_that_does_not_point_down_is_refused(user, used, kind, where):
     assert problem.endswith(f"stands {where} it")
 
 
-def test_the_phantom_is_linked_by_nobody():
+def test_no_crate_links_the_phantom():
     metadata = workspace(("floodmark", [("floodmark-phantom", None)]), ("floodmark-phantom", []))
     (problem,) = crates.layer_problems(metadata)
     assert "`floodmark-phantom`" in problem

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use floodmark_allocator::{AllocatorConfig, Program, Settings, TorchVersion, replay, simulate};
 use floodmark_analysis::{At, default_device};
 
-/// The best of so many.
+/// The best of this many.
 const TRIES: usize = 7;
 
 fn best<T>(mut work: impl FnMut() -> T) -> f64 {

@@ -319,7 +319,7 @@ def _checked_plugin(plugin: Any) -> type[Plugin]:
 
 
 def _meta_is(device: str) -> Any:
-    """A mode in which what is said to lie on `meta` lies on the device."""
+    """A mode that creates tensors on the device instead of on `meta`."""
     import torch
     from torch.overrides import TorchFunctionMode
 

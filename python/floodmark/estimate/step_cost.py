@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from floodmark.estimate.device.library import Phantom
     from floodmark.reports.answer_types import StepCost
 
-#: At most so many steps are timed, and no further one after this processor time: the least of
+#: At most this many steps are timed, and no further one after this processor time: the least of
 #: several short steps is what other processes disturbed least.
 _TIMED_STEPS = 3
 _TIMED_NANOS = 500_000_000
 
-#: Steps whose allocations differ by more than one in so many do not do the same.
+#: Steps whose allocations differ by more than one in this many do not do the same.
 _ALIKE = 50
 
 _NAME = "step-cost.json"

@@ -191,12 +191,12 @@ class Live:
 
     def stop(self) -> Trace | None:
         """End the recording, and read it; None where nothing came of it."""
-        self.let_go()
+        self.release()
         with contextlib.suppress(_core.FloodmarkError):
             return self.recorder.trace
         return None
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Take hooks off, and leave a recording of ours as a whole file."""
         if self._watch is not None:
             self._watch.detach()
@@ -241,7 +241,7 @@ class Guarded:
         live, self.live = self.live, None
         with contextlib.suppress(Exception):
             if live is not None:
-                live.let_go()
+                live.release()
 
 
 _Method = TypeVar("_Method", bound=Callable[..., None])

@@ -331,7 +331,7 @@ class Recorder(ContextDecorator):
         return self.trace.end(device)
 
     def at(self, seconds: float, device: DeviceLike | None = None) -> Moment:
-        """So many seconds after the recording began."""
+        """This many seconds after the recording began."""
         return self.trace.at(seconds, device)
 
     def report(self, **question: Any) -> Report[answer_types.Row]:

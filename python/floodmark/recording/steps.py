@@ -23,7 +23,7 @@ from floodmark.recording.backward_passes import PassWatch
 from floodmark.recording.own_errors import OwnErrors
 from floodmark.recording.window_options import say
 
-#: An optimizer that makes no step in so many backward passes is not waited for.
+#: An optimizer that makes no step in this many backward passes is not waited for.
 _MOST_PASSES = 1000
 
 #: A program that catches our exit goes on to the next step; so often it may.

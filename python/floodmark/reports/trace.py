@@ -504,7 +504,7 @@ class Trace:
         return Moment(self, "end", device)
 
     def at(self, seconds: float, device: DeviceLike | None = None) -> Moment:
-        """So many seconds after the recording began."""
+        """This many seconds after the recording began."""
         return Moment(self, repr(float(seconds)), device)
 
     def category_peaks(self, device: DeviceLike | None = None) -> list[answer_types.CategoryPeak]:

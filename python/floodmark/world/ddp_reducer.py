@@ -250,12 +250,12 @@ class Reducer:
         )
         with self._torch.no_grad():
             for bucket in self._buckets:
-                self._give_back(bucket, may_be_unused)
+                self._set_gradients(bucket, may_be_unused)
                 if self._is_lazy:
                     bucket.release()
         self._used.clear()
 
-    def _give_back(self, bucket: Bucket, may_be_unused: bool) -> None:
+    def _set_gradients(self, bucket: Bucket, may_be_unused: bool) -> None:
         views = bucket.views
         if bucket.result is not None:
             result, bucket.result = _value(bucket.result), None

@@ -1,6 +1,6 @@
 """What collectives of the host return when no other rank runs: what this rank has.
 
-On a device that is the phantom's business. Sees: `torch.distributed.distributed_c10d`, whose
+The phantom handles those of a device. Sees: `torch.distributed.distributed_c10d`, whose
 functions are wrapped. Knows nothing of stores.
 """
 

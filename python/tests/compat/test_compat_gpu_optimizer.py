@@ -225,7 +225,7 @@ def test_without_cuda_a_cuda_device_is_an_error_and_not_the_cpu(arguments):
     assert not floodmark.is_recording()
 
 
-def test_at_most_so_many_events_are_kept_and_statistics_are_of_all():
+def test_events_kept_are_limited_and_statistics_are_of_all():
     model = small()
     tracer = MemoryTracer(max_events=5, device="cpu")
     with tracer.trace(model):

@@ -320,7 +320,7 @@ facts["phase peak"] = tracer.get_peak_memory_per_phase()
 facts["forwards"] = {name: each.calls for name, each in modes._forwards.items()}
 facts["notes"] = tracer.estimate.to_dict()["notes"]
 
-# What is said to lie on `meta` is counted.
+# Tensors that are requested on `meta` are counted.
 with MemoryTracer(device="meta") as tracer:
     with torch.device("meta"):
         first = torch.nn.Linear(512, 512, bias=False)

@@ -21,7 +21,7 @@ pytestmark = needs_cuda_build
 
 MIB = 1 << 20
 
-#: So many MiB of weights, states and activations; says what it does at every step and at its end.
+#: This many MiB of weights, states and activations; says what it does at every step and at its end.
 TRAINING = """
     import argparse, atexit, os, sys
     import torch
@@ -185,7 +185,7 @@ def test_a_program_that_dies_of_something_else_leaves_the_question_open(programs
     assert found["error"] == "exit status 3"
 
 
-def test_values_that_are_not_known_are_listed_and_can_be_told(programs):
+def test_unknown_values_are_listed_and_can_be_given(programs):
     programs.write(
         """
         import torch

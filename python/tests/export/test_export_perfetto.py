@@ -119,7 +119,7 @@ def test_time_never_goes_back_and_slices_are_nested(packets):
     assert {"forward", "backward", "optimizer", "step 0", "step 2"} <= seen
 
 
-def test_arrows_lead_from_where_memory_is_made_to_where_it_is_let_go_of(packets):
+def test_arrows_lead_from_allocations_to_their_frees(packets):
     begun, ended = defaultdict(int), set()
     for packet in packets:
         for flow in packet.track_event.flow_ids:

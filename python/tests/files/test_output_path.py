@@ -112,7 +112,7 @@ def test_a_file_that_is_no_trace_is_refused(where, tmp_path):
     assert where("-o empty.flood --force") == "empty.flood"
 
 
-def test_a_simulated_world_writes_where_it_is_told(programs):
+def test_a_simulated_world_writes_to_the_requested_path(programs):
     """End to end, without torch: a program that allocates nothing has a trace too."""
     programs.write("print('ran')", "program.py")
     words = ["estimate", "--engine", "fake", "--world", "4", "--rank", "2"]

@@ -180,7 +180,7 @@ def test_an_error_is_about_memory_also_when_another_hides_it():
     assert _live.is_about_memory(hiding)
 
 
-def test_what_nobody_records_has_no_steps():
+def test_a_program_without_a_recording_has_no_steps():
     assert _core.step() is None
     assert floodmark.Recorder().step() is None
     assert floodmark.Recorder().ended_steps(0, 1000) == []

@@ -49,7 +49,7 @@ def measured(run: Callable[[Mark], Any]) -> dict[str, Any]:
 
 
 def floats(mib: float, **options: Any) -> Any:
-    """A tensor of so many MiB."""
+    """A tensor of this many MiB."""
     import torch
 
     return torch.empty(int(mib * MIB) // 4, device="cuda", **options)

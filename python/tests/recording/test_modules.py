@@ -24,7 +24,7 @@ BATCH = 4
 
 
 def made_by(recorded, features):
-    """The modules whose forward made something of the size of an output with so many features."""
+    """The modules whose forward made something of the size of an output with this many features."""
     made = recorded.file.allocations(BATCH * features * 4)
     return [event.module for event in made if not event.backward]
 

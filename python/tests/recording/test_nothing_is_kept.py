@@ -42,7 +42,7 @@ def test_modules_and_tensors_die_during_the_recording(record):
         assert [reference() for reference in alive] == [None] * len(alive)
 
 
-def test_code_objects_are_let_go_of_at_the_end(record):
+def test_code_objects_are_released_at_the_end(record):
     model = Holder()
     function = made_function(8)
     code = function.__code__

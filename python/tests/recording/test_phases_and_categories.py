@@ -193,7 +193,7 @@ def test_tensors_have_their_qualified_names_shapes_and_dtypes(trained):
             assert row["dtype"] == "float32"
 
 
-def test_activations_are_told_from_temporaries(trained):
+def test_activations_are_distinguished_from_temporaries(trained):
     trace = trained["adam"]
     made = FloodFile(trained["folder"] / "adam.flood").allocations(BATCH * WIDTH * 4)
     times = sorted({event.micros / 1e6 for event in made})

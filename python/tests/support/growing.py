@@ -24,7 +24,7 @@ with floodmark.trace(sys.argv[1], devices="cpu"):
 
 
 class Growing:
-    """`take` allocates so many bytes and ends a step; the recording goes on."""
+    """`take` allocates this many bytes and ends a step; the recording goes on."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "growing.flood"

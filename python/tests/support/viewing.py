@@ -28,7 +28,7 @@ def viewing(*words: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def opened(address: str, request: str) -> Any:
-    # A proxy of the environment has no business with loopback.
+    # Requests to loopback use no proxy of the environment.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     return opener.open(f"{address}api/{request}", timeout=PATIENCE)
 

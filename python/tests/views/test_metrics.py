@@ -72,7 +72,7 @@ def test_figures_are_those_of_the_reports(growing: Growing, programs: Programs) 
 
 def test_figures_grow_with_a_program_that_runs(growing: Growing) -> None:
     def scrape() -> dict[tuple[str, Labels], float]:
-        # A proxy of the environment has no business with loopback.
+        # Requests to loopback use no proxy of the environment.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(address, timeout=PATIENCE) as response:
             assert response.headers["content-type"].startswith("text/plain; version=0.0.4")

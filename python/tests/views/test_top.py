@@ -115,9 +115,7 @@ def test_a_signal_gives_the_terminal_back(
     assert terminal.is_restored()
 
 
-def test_colours_are_left_out_when_nobody_wants_them(
-    finished: str, terminals: Callable[..., Terminal]
-) -> None:
+def test_colours_are_left_out_on_request(finished: str, terminals: Callable[..., Terminal]) -> None:
     colour = re.compile(rb"\x1b\[[0-9;]*[34]8[;:]5")
     plain = terminals("top", finished, NO_COLOR="1")
     plain.wait_for("q quit")
@@ -159,7 +157,7 @@ def test_top_notices_that_the_program_was_killed(
     assert terminal.wait() == 0
 
 
-def test_one_frame_shows_growth_and_then_that_nobody_writes(
+def test_one_frame_shows_growth_and_then_that_the_recorder_stopped(
     growing: Growing, programs: Programs
 ) -> None:
     def once() -> str:

@@ -54,7 +54,7 @@ export function splitLocation(text: string): { name: string; folder: string } {
   return { name, folder: folder.replace(/(?!^)\/$/, "") };
 }
 
-/** The longest form that has so many letters; where none has, the shortest. */
+/** The longest form that has this many letters; where none has, the shortest. */
 export function nameTail(text: string, letters: number): string {
   const forms = shorterForms(text);
   return forms.find((form) => form.length <= letters) ?? forms.at(-1) ?? text;

@@ -24,7 +24,7 @@ export interface Question<P extends Path> {
   readonly revision?: number;
 }
 
-/** So many answers are kept, so that going back costs nothing. */
+/** This many answers are kept, so that going back costs nothing. */
 const MOST_KEPT = 64;
 const kept = new Map<string, unknown>();
 

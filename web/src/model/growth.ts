@@ -13,7 +13,7 @@ export const isLost = signal(false);
 
 /** At most so often is the list asked for again. */
 const LEAST_MILLIS = 250;
-/** A window may have been put to the end of a recording that has grown since: so many ends are remembered. */
+/** A window may have been put to the end of a recording that has grown since: this many ends are remembered. */
 const ENDS = 3;
 
 const ends: number[] = [];

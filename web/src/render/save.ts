@@ -16,7 +16,7 @@ export interface Drawing {
   readonly draw: Draw;
 }
 
-/** Pictures of pixels are drawn so many times as large as they are shown. */
+/** Pictures of pixels are drawn this many times as large as they are shown. */
 const PNG_SCALE = 2;
 
 export function svgOf(drawing: Drawing): string {

@@ -27,7 +27,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (header::REFERRER_POLICY, "no-referrer"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    // A trace tells what a program is called and how large it is: no business of a shared cache.
+    // A trace has the names of a program and its sizes: a shared cache must not store them.
     (header::CACHE_CONTROL, "private, no-cache"),
 ];
 

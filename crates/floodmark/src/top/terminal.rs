@@ -27,7 +27,7 @@ impl Taken {
         let hook: Arc<Hook> = Arc::from(panic::take_hook());
         let before = Arc::clone(&hook);
         panic::set_hook(Box::new(move |info| {
-            give_back();
+            restore();
             before(info);
         }));
         let taken = Self { hook };
@@ -38,7 +38,7 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        give_back();
+        restore();
         // A thread that panics may not change the hook, and has no more use for it.
         if !thread::panicking() {
             let hook = Arc::clone(&self.hook);
@@ -53,7 +53,7 @@ fn enter() -> io::Result<()> {
     execute!(stdout(), EnterAlternateScreen, Clear(ClearType::All), Hide, EnableMouseCapture)
 }
 
-fn give_back() {
+fn restore() {
     // A failure here has no place to be reported: the terminal may be gone.
     let _ = disable_raw_mode();
     let _ = execute!(stdout(), DisableMouseCapture, LeaveAlternateScreen, Show);
@@ -61,7 +61,7 @@ fn give_back() {
 
 /// Lets the shell have the terminal until we are called back.
 pub(crate) fn suspend() -> io::Result<()> {
-    give_back();
+    restore();
     low_level::raise(SIGTSTP)?;
     enter()
 }

@@ -26,7 +26,7 @@ use crate::tries::interruption::Interruption;
 use crate::tries::runner::{Output, Runner};
 pub(crate) use crate::tries::varied_program::VariedProgram;
 
-/// A try with no number of steps ends as soon as two steps in a row have the same peaks, and after so many steps at the latest.
+/// A try with no number of steps ends as soon as two steps in a row have the same peaks, and after this many steps at the latest.
 const MOST_STEPS: u32 = 8;
 
 /// One estimate that is asked for.

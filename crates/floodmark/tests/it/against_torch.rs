@@ -208,7 +208,7 @@ fn recorded(trace: &Trace) -> Vec<Did> {
         let (addr, bytes) = segment(at);
         Some(Did::Take { addr, bytes, maps })
     };
-    let give_back = |at: u32, maps: bool| {
+    let free_segment = |at: u32, maps: bool| {
         let (addr, bytes) = segment(at);
         Some(Did::GiveBack { addr, bytes, maps })
     };
@@ -222,8 +222,8 @@ fn recorded(trace: &Trace) -> Vec<Did> {
                 Subject::FreeCompleted(id) => Some(Did::Complete { owner: id.0 }),
                 Subject::SegmentAlloc(at) => take(at, false),
                 Subject::SegmentMap(at) => take(at, true),
-                Subject::SegmentFree(at) => give_back(at, false),
-                Subject::SegmentUnmap(at) => give_back(at, true),
+                Subject::SegmentFree(at) => free_segment(at, false),
+                Subject::SegmentUnmap(at) => free_segment(at, true),
                 Subject::Oom(at) => Some(Did::Fail { bytes: trace.ooms[at as usize].requested.0 }),
                 Subject::Free { .. }
                 | Subject::FreeUnknown(_)

@@ -7,7 +7,7 @@ fn one_line() -> Folder {
 }
 
 #[test]
-fn a_file_that_is_no_trace_is_told_from_one_that_is_not_there() {
+fn a_file_that_is_no_trace_is_distinguished_from_a_missing_one() {
     let folder = Folder::new().with_bytes("x.flood", b"hello, world");
     insta::assert_snapshot!(folder.run("report x.flood"), @"
     exit 1

@@ -82,7 +82,7 @@ fn every_format_has_a_name_of_its_own_beside_the_trace() {
 }
 
 #[test]
-fn a_format_that_is_not_there_is_told_which_are() {
+fn an_unknown_format_lists_the_known_ones() {
     insta::assert_snapshot!(folder().run("export x.flood --to pdf"), @"
     exit 1
     --- stderr

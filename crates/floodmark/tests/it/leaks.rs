@@ -100,7 +100,7 @@ fn lines_that_hold_more_from_step_to_step_are_shown() {
 }
 
 #[test]
-fn a_program_that_gives_back_what_it_takes_has_no_suspects() {
+fn a_program_that_frees_its_allocations_has_no_suspects() {
     let folder = Folder::new().with("x.flood", &steps(6, |_| String::new()));
     insta::assert_snapshot!(folder.run("leaks x.flood"), @"
     exit 0

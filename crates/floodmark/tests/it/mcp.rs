@@ -461,7 +461,7 @@ fn two_calls_at_once_are_both_answered() {
 }
 
 #[test]
-fn a_client_that_speaks_another_language_is_told() {
+fn input_in_another_protocol_gets_json_errors_alone() {
     let folder = folder();
     insta::assert_snapshot!(folder.run("mcp absent"), @"
     exit 1

@@ -81,7 +81,7 @@ fn a_file_that_is_not_there_yet_is_waited_for() {
 
 /// 127.0.0.2 is this machine, too; a server that listens everywhere would answer there.
 #[test]
-fn nobody_listens_beyond_loopback() {
+fn the_server_listens_on_loopback_only() {
     let folder = Folder::new().with("a.flood", SCRIPT);
     let viewer = Viewer::start(&folder, &["a.flood"]);
     let elsewhere = SocketAddr::from(([127, 0, 0, 2], viewer.server.port));

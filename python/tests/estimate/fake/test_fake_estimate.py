@@ -224,7 +224,7 @@ def test_a_small_card_is_too_small(found: Any) -> None:
     assert answer["devices"][0]["failed"]["request"]["bytes"] == 1024 * MIB
 
 
-def test_a_read_is_listed_with_its_line_and_can_be_told(found: Any) -> None:
+def test_a_read_is_listed_with_its_line_and_can_be_given(found: Any) -> None:
     said, answer = found["read"]
     assert said == 0
     (read,) = answer["reads"]

@@ -111,7 +111,7 @@ found.append(len(torch.empty(10, device=cuda).nonzero()))
     assert reads[0][0] == BEGIN.count("\n") + 5
 
 
-def test_memory_that_is_handed_out_again_has_no_old_value(tmp_path: Path) -> None:
+def test_memory_that_is_allocated_again_has_no_old_value(tmp_path: Path) -> None:
     found, _ = run(
         tmp_path,
         """

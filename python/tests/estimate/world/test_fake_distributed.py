@@ -106,7 +106,7 @@ def path_of(programs):
     return f"{BENCH}:{before}" if before else str(BENCH)
 
 
-def test_the_last_of_a_thousand_ranks_talks_to_nobody(programs):
+def test_the_last_of_a_thousand_ranks_needs_no_other_rank(programs):
     facts = facts_of(programs, COLLECTIVES)
     assert facts["rank"] == [1023, 1024, 1023, 1024, 7]
     assert facts["left"] == 0, "collectives keep nothing"

@@ -88,7 +88,7 @@ COLLECTIVES = """
 """
 
 
-def test_the_last_of_a_thousand_ranks_talks_to_nobody(programs):
+def test_the_last_of_a_thousand_ranks_needs_no_other_rank(programs):
     facts, found, words = as_rank(programs, 1023, 1024, COLLECTIVES)
     assert (found["rank"], found["world_size"]) == (1023, 1024)
     assert (facts["rank"], facts["world"]) == (1023, 1024)
@@ -276,7 +276,7 @@ class TestStore:
         assert inside.get("port/7") == b"1234"
         assert self.notes == []
 
-    def test_what_nobody_knows_is_noted(self, store):
+    def test_an_unknown_value_is_noted(self, store):
         assert store.get("who") == b"0"
         assert len(self.notes) == 1
         assert "`who`" in self.notes[0]
@@ -286,7 +286,7 @@ class TestStore:
         assert inside.add("arrived", 1) == 1
         assert inside.add("arrived", 0) == 8
 
-    def test_nobody_waits(self, store):
+    def test_no_rank_waits(self, store):
         dist.PrefixStore("a", store).wait(["never"])
         assert dist.PrefixStore("a", store).check(["never"])
 

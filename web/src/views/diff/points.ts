@@ -37,7 +37,7 @@ function nearby(points: readonly DiffPoint[], { x }: Scales, pixel: number): rea
   return before ? [before] : [];
 }
 
-/** The point that lies so many further, by time. */
+/** The point that lies this many further, by time. */
 export function stepped(
   points: readonly DiffPoint[],
   seconds: number,

@@ -19,7 +19,7 @@ import type { View } from "../view";
 import { MemoryAtFailure } from "./bar";
 import "./oom.css";
 
-/** So many pieces of advice, lines and modules are shown; their views have all. */
+/** This many pieces of advice, lines and modules are shown; their views have all. */
 const MOST_ADVICE = 3;
 const MOST_OWNERS = 6;
 

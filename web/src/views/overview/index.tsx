@@ -19,7 +19,7 @@ import "./overview.css";
 import { Part, usePeakReport } from "./part";
 import { PeakStep } from "./peak_step";
 
-/** So many lines are listed; the view of the peak has all. */
+/** This many lines are listed; the view of the peak has all. */
 const MOST_LINES = 10;
 
 function Overview() {

@@ -15,7 +15,7 @@ const BOTTOM = 40;
 const NEAR = 28;
 /** So much of the picture is left beside the outermost points. */
 const BESIDE = 0.08;
-/** Where the slowest try takes so many times as long as the fastest, the axis counts doublings. */
+/** Where the slowest try takes this many times as long as the fastest, the axis counts doublings. */
 const LEAST_DOUBLED = 3;
 /** Ticks of such an axis, in each doubling. */
 const DOUBLED = [1, 1.5] as const;

@@ -27,7 +27,7 @@ export interface Grid {
   readonly hasNodes: boolean;
 }
 
-/** Where nodes are unknown, so many ranks stand below each other. */
+/** Where nodes are unknown, this many ranks stand below each other. */
 const RANKS_OF_COLUMN = 8;
 
 export function rankGrid(ranks: readonly GridRank[], nodes: readonly string[]): Grid {

@@ -15,7 +15,7 @@ import { openRank, RankBars, RankGrid } from "./pictures";
 import { outlierSentence, rankName, sentence } from "./words";
 import "./ranks.css";
 
-/** So many ranks that stand out are named above the picture, until all are asked for. */
+/** This many ranks that stand out are named above the picture, until all are asked for. */
 const MOST_OUTLIERS = 3;
 /** With more ranks, the picture is a grid until bars are asked for. */
 const MOST_BARS = 64;

@@ -35,7 +35,7 @@ export function histogram(sizes: readonly number[], unusable: number): Bin[] {
   return bins;
 }
 
-/** The size from which on pieces are of use, where the smaller ones come to so many bytes. */
+/** The size from which on pieces are of use, where the smaller ones come to this many bytes. */
 export function usableFrom(sizes: readonly number[], unusable: number): number {
   let sum = 0;
   for (const size of [...sizes].sort((one, other) => one - other)) {

@@ -9,7 +9,7 @@ type Owner = Segments["owners"][number];
 
 const ownerField = field("owner");
 
-/** So many are listed; the map shows all. */
+/** This many are listed; the map shows all. */
 const MOST_OWNERS = 12;
 
 /** What an owner is called: its tensor, where that has a name, and its line. */

@@ -48,7 +48,7 @@ export const ROW_HEIGHT = 20;
 export const ROW_PITCH = 24;
 const GROUP_GAP = 10;
 
-/** So many rows are easily read; more only when the reader asks for narrower ones. */
+/** This many rows are easily read; more only when the reader asks for narrower ones. */
 const ROWS_TO_AIM_AT = 24;
 /** With so few segments each has a row of its own. */
 const FEW_SEGMENTS = 16;

@@ -38,7 +38,7 @@ export function stepsPerBar(steps: number, width: number): number {
   return Math.max(1, Math.ceil(steps / Math.max(1, Math.floor(width / NARROWEST))));
 }
 
-/** Bars from left to right, each of so many steps. */
+/** Bars from left to right, each of this many steps. */
 export function stepBars(steps: readonly StepLevels[], perBar: number): Bar[] {
   const names = phaseNames(steps);
   const bars: Bar[] = [];

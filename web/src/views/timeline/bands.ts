@@ -15,9 +15,9 @@ interface Band {
   readonly fill: string;
 }
 
-/** A name that does not fit is cut to no less than so many letters. */
+/** A name that does not fit is cut to no less than this many letters. */
 const LEAST_CUT = 8;
-/** Marks that are closer than so many pixels have no line of their own. */
+/** Marks that are closer than this many pixels have no line of their own. */
 const LEAST_GAP = 20;
 /** The longest name of a mark, in pixels. */
 const MOST_MARK_WIDTH = 280;

@@ -11,7 +11,7 @@ import { layout } from "./layout";
 import { axis, bands, brushed, highest, pointed, select } from "./state";
 import { goTo, moveAlong, pan, shownAlong, zoom } from "./window";
 
-/** Less than so many pixels is a click, not a drag. */
+/** Less than this many pixels is a click, not a drag. */
 const LEAST_DRAG = 4;
 /** So far from a failed allocation its name still reaches. */
 const MARK_REACH = 60;
