@@ -1,7 +1,7 @@
 //! Questions about a trace; each answer is a plain value.
 //!
 //! All questions take a [`Trace`](floodmark_trace::Trace) and return structs that serialise: their JSON is the
-//! contract of `--json`. Nothing here prints, opens a path or decides how a table looks.
+//! contract of `--json`. Nothing here prints, opens a path or formats a table.
 //!
 //! ## Modules
 //!

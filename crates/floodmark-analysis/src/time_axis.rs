@@ -304,7 +304,7 @@ fn push(knots: &mut Vec<(u64, u64)>, time: u64, units: u64) {
     }
 }
 
-/// The last knot is the end, whatever was at that time.
+/// The last knot is the end, and replaces another at that time.
 fn finish(knots: &mut Vec<(u64, u64)>, end: u64, length: u64) {
     while knots.len() > 1 && knots.last().is_some_and(|&(time, _)| time >= end) {
         knots.pop();
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_at_all_has_an_axis() {
+    fn an_empty_trace_has_an_axis() {
         let axis = AxisMap::with_events(&[], 10);
         assert_eq!((axis.length(), axis.micros_at(1)), (1, 10));
     }

@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_has_both_blocks_for_a_moment() {
+    fn a_growing_storage_has_both_blocks_for_a_moment() {
         let mut memory = memory(None);
         memory.place(1, GPU, 4 << 20, "aten::empty").unwrap();
         memory.place(1, GPU, 8 << 20, "aten::resize_").unwrap();

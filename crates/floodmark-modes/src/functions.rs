@@ -66,7 +66,7 @@ fn call_examined<'py>(
     out
 }
 
-/// Stands where torch looks for a mode's `__torch_function__`.
+/// Replaces a mode's `__torch_function__`.
 #[pyclass(frozen, module = "floodmark._core")]
 #[derive(Debug)]
 pub struct Functions {

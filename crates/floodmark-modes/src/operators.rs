@@ -57,7 +57,7 @@ struct Operator {
     func: Py<PyAny>,
 }
 
-/// Stands where torch looks for a mode's `__torch_dispatch__`.
+/// Replaces a mode's `__torch_dispatch__`.
 #[pyclass(frozen, module = "floodmark._core")]
 #[derive(Debug)]
 pub struct Operators {

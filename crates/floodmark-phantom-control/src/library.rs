@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_library_is_refused() {
+    fn a_file_that_is_no_library_is_refused() {
         let settings = Settings::usual((9, 0), 1 << 30);
         let error = PhantomLibrary::start(b"not a library", &settings).unwrap_err().to_string();
         assert!(error.contains("could not be loaded"), "{error}");

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn a_wrong_profile_is_named() {
         assert_eq!(h200().check(), Ok(()));
         let wrong = |change: fn(&mut Settings)| {
             let mut settings = h200();

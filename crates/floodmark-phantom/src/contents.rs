@@ -112,7 +112,7 @@ mod tests {
     use Certainty::{Assumed, Known, Nothing, Random, Sampled};
 
     #[test]
-    fn the_least_sure_byte_counts() {
+    fn the_least_certain_byte_counts() {
         let mut contents = Contents::default();
         contents.set(100, 50, Known);
         contents.set(150, 50, Assumed);
@@ -145,7 +145,7 @@ mod tests {
 
     /// Against an array of bytes, with every short range of a small space.
     #[test]
-    fn ranges_say_what_an_array_would() {
+    fn ranges_agree_with_an_array() {
         let mut contents = Contents::default();
         let mut bytes = [Nothing; 40];
         let mut seed = 7_u64;

@@ -8,7 +8,7 @@ use crate::machine::{Extent, machine};
 use crate::status::{INVALID_DIRECTION, INVALID_PITCH, INVALID_VALUE, SUCCESS};
 use crate::transfer;
 
-/// Which sides of a copy must be memory that CUDA knows.
+/// Which sides of a copy must be memory that is known to CUDA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Direction {
     is_to_known: bool,
@@ -82,7 +82,7 @@ pub(crate) fn copy_rows(to: Rows, from: Rows, width: u64, height: u64, kind: i32
     if is_copied { SUCCESS } else { INVALID_VALUE }
 }
 
-/// `cudaMemset`: only memory that CUDA knows can be filled.
+/// `cudaMemset`: only memory that is known to CUDA can be filled.
 pub(crate) fn fill(to: u64, value: u8, bytes: u64) -> i32 {
     if bytes == 0 {
         return SUCCESS;

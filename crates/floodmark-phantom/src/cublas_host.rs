@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_norm_that_goes_to_the_host_is_zero() {
+    fn a_norm_returned_to_the_host_is_zero() {
         let mut norm = 7.0_f32;
         // SAFETY: the result is a local variable of that size.
         unsafe { cublasSnrm2_v2(0, 1, 0, 1, (&raw mut norm).cast()) };

@@ -50,7 +50,7 @@ thread_local! {
 
 /// The return value of a function after a panic.
 pub(crate) trait AfterPanic {
-    /// The value for a function of that library, whose status for an internal error is given.
+    /// The value for a function of a library with this status for an internal error.
     fn after_panic(library: &str, status: i32) -> Self;
 
     /// Whether it is an error.

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stand_in_is_as_long_as_its_headers_say() {
+    fn a_stand_in_has_the_length_in_its_headers() {
         let object = shared_object("libcublas.so.13");
         assert_eq!(&object[..4], b"\x7fELF");
         let at = |offset: usize| {

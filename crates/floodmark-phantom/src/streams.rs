@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// A capture that goes on: which one, and how it treats unsafe calls.
+/// An open capture: its number, and its mode for unsafe calls.
 pub(crate) type CaptureId = u64;
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct Streams {
     events: HashMap<u64, Event>,
     graphs: HashMap<u64, Graph>,
     captures: BTreeMap<CaptureId, u64>,
-    /// Captures in which something was called that a capture does not allow.
+    /// Captures that were invalidated by a call that a capture does not allow.
     broken: BTreeSet<CaptureId>,
 }
 

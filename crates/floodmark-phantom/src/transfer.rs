@@ -91,7 +91,7 @@ fn copy_in(to: u64, from: u64, length: u64) -> bool {
 }
 
 fn copy_out(to: u64, from: u64, length: u64) -> bool {
-    // It comes first: an operator's own memory may lie where a value was before.
+    // Checked first: an operator's own memory may reuse the address of an old value.
     if let Some(answer) = answer::given(length) {
         return host_memory::copy(to, answer.as_ptr() as u64, length);
     }

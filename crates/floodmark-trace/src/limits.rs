@@ -14,7 +14,7 @@ pub enum DecompressionLimit {
     /// 256 times the size of the file, or 64 MiB where that is more.
     #[default]
     BySize,
-    /// This many bytes, whatever the size of the file.
+    /// This many bytes, for a file of any size.
     Bytes(u64),
 }
 

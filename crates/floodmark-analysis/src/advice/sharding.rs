@@ -22,7 +22,7 @@ const LIBRARIES: &[(&str, &str)] = &[
 ];
 
 impl Sharding {
-    /// Reads it from the call stacks. A single rank shards nothing, whatever library it uses.
+    /// Reads it from the call stacks. A single rank shards nothing with any library.
     pub(crate) fn from_stacks(trace: &Trace) -> Option<Self> {
         let ranks = trace.header.world_size;
         if ranks == Some(1) {

@@ -1,8 +1,8 @@
 //! In which step and phase each allocation was made: one pass over the events.
 //!
-//! Steps are numbered from 0. Where the program says when a step ends (`Step`), that counts; otherwise
-//! each end of an optimizer's `step` does. Where there is neither, and no backward pass, each forward that reads or fills a
-//! KV cache is a step ([`crate::allocation::generation`]). What comes after the last end belongs to the next step.
+//! Steps are numbered from 0. An explicit end of a step (`Step`) counts; without one, each end of an optimizer's `step`
+//! does. Where there is neither, and no backward pass, each forward that reads or fills a KV cache is a step
+//! ([`crate::allocation::generation`]). What comes after the last end belongs to the next step.
 //!
 //! The phase is the user's name where one was open. Otherwise the first rule that fits:
 //!
@@ -253,9 +253,9 @@ impl ContextScan {
         Self { has_explicit_steps, generation, ..Self::default() }
     }
 
-    /// Reads the events that are new. Returns whether older events are in other steps now. That happens where the program
-    /// says for the first time that a step ended, after optimizers had ended some; where a first decode step shows
-    /// that a forward before it was a prefill; and where a program that has generated begins to train.
+    /// Reads the events that are new. Returns whether older events are in other steps now. That happens at the program's
+    /// first explicit end of a step, after optimizers had ended some; where a first decode step shows that a forward
+    /// before it was a prefill; and where a program that has generated begins to train.
     pub(crate) fn extend(&mut self, trace: &Trace) -> bool {
         let new = trace.events.get(self.read..).unwrap_or_default();
         let is_first = !self.has_explicit_steps && has_explicit_steps(new);

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scripts_of_two_programs_are_paired_whatever_they_are_called() {
+    fn the_scripts_of_two_programs_are_paired_under_any_names() {
         let (a, b) = (["/p/train.py", "/p/net.py"], ["/q/train_v2.py", "/q/net.py"]);
         let scripts = Some(("/p/train.py", "/q/train_v2.py"));
         let both = [("/q/net.py", "/p/net.py"), ("/q/train_v2.py", "/p/train.py")];
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_paired_by_the_longest_ending_that_is_theirs_alone() {
+    fn files_are_paired_by_their_longest_unique_ending() {
         assert_eq!(
             paired(
                 &["/a/p/train.py", "/a/p/x/net.py", "/a/p/y/net.py", "/same.py"],

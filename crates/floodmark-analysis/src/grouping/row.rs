@@ -146,7 +146,7 @@ pub enum Detail {
         /// Its name.
         #[schemars(with = "Category")]
         category: &'static str,
-        /// Its own peak over the whole recording, at whatever time; null where it was not asked for.
+        /// Its own peak over the whole recording; null if not requested.
         peak: Option<Bytes>,
         /// Its three largest allocations.
         largest: Vec<Largest>,

@@ -9,8 +9,8 @@
 //!
 //! - for a report by step: what was live at the peaks of all steps may get another category with every event;
 //! - for a report by segment: the allocator is replayed;
-//! - when the stack of an older allocation is defined late, when a program that had steps by its optimizer says for
-//!   the first time that a step ended, and when another number of bytes turns out to be from before the recording;
+//! - when the stack of an older allocation is defined late, at the first explicit end of a step in a program whose
+//!   optimizer ended its steps, and when another number of bytes turns out to be from before the recording;
 //! - for layers: also when a module gets a name late.
 
 use std::collections::BTreeMap;

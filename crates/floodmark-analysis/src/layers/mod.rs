@@ -46,7 +46,7 @@ pub struct LayerQuestion {
     pub device: Option<Device>,
     /// What a layer is.
     pub source: LayerSource,
-    /// How many events to give, the latest ones; all when none is named.
+    /// The number of latest events to return; all if none is given.
     pub events: Option<usize>,
 }
 

@@ -252,7 +252,7 @@ impl OomLogReader {
 }
 
 impl OomMessage {
-    /// Whether another message says the same, wherever it is.
+    /// Whether another message has the same figures, at any place.
     fn is_same(&self, other: &Self) -> bool {
         let facts = |it: &Self| {
             let device = (it.device, it.total, it.device_free, it.limit);

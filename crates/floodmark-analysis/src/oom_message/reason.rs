@@ -39,7 +39,7 @@ pub(super) struct Known {
     pub(super) outside: Option<u64>,
     /// Whether the message should have torch's reserved bytes.
     has_reserved: bool,
-    /// Whether the platform has a limit on one block, as the message says.
+    /// Whether the message shows that the platform limits the size of one block.
     pub(super) has_block_limit: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::moment::levels::{Levels, Thinned, levels, points};
 use crate::moment::{chosen_device, moment, oom_phase};
 use crate::question_error::QuestionError;
 
-/// A part of the recording in which the program did one thing.
+/// A part of the recording with one phase.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Stretch {
     /// `forward`, `backward` or `optimizer`.

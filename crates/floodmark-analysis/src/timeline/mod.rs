@@ -76,7 +76,7 @@ pub struct TimelineTile {
     pub allocated: Vec<Bytes>,
     /// The peak of active bytes; null for the CPU.
     pub active: Option<Vec<Bytes>>,
-    /// The peak of reserved bytes, 0 until the trace tells it; null where it never does.
+    /// The peak of reserved bytes, 0 until the trace has it; null if it never does.
     pub reserved: Option<Vec<Bytes>>,
     /// The least that was allocated.
     pub lowest: Vec<Bytes>,

@@ -30,7 +30,7 @@ fn figures(advice: &Advice) -> [Option<Bytes>; 4] {
 }
 
 #[test]
-fn other_settings_save_what_they_reserve_less() {
+fn other_settings_save_the_bytes_they_do_not_reserve() {
     let found = ask(SPREAD);
     assert_eq!(found.is_reproduced, Some(true));
     assert_eq!(
@@ -83,7 +83,7 @@ fn a_leak_saves_all_that_it_gained() {
 }
 
 #[test]
-fn what_lies_idle_saves_itself() {
+fn idle_memory_is_advised_with_its_own_bytes() {
     let pause = "alloc p cuda:0 1KiB on S at p.py:1\nfree p\n".repeat(20);
     let found = ask(&format!(
         "segment S cuda:0 2MiB
@@ -123,7 +123,7 @@ fn idle_state(device: &str, file: &str, ranks: u32) -> AdviceReport {
 }
 
 #[test]
-fn what_is_sharded_already_is_not_to_be_sharded() {
+fn a_sharded_model_gets_no_advice_to_shard() {
     let file = "/site-packages/torch/distributed/fsdp/_fully_shard/_fsdp_param.py";
     let found = idle_state("cuda:0", file, 8);
     let change = &only(&found, AdviceKind::Idle).change;
@@ -138,7 +138,7 @@ fn what_is_sharded_already_is_not_to_be_sharded() {
 }
 
 #[test]
-fn what_is_in_host_memory_is_not_to_be_moved_there() {
+fn host_memory_is_not_advised_to_move_to_the_host() {
     let found = idle_state("cpu", "model.py", 1);
     let change = &only(&found, AdviceKind::Idle).change;
     assert_eq!(change, "use an optimizer with less state, or shard it");
@@ -333,7 +333,7 @@ fn activations_of_no_block_are_activations() {
 
 /// 512 × 32,000 values of two bytes; the loss is none that torch has a function for.
 #[test]
-fn the_output_of_the_last_layer_is_logits_whatever_the_loss_is() {
+fn the_output_of_the_last_layer_is_logits_for_any_loss() {
     let ask_with = |class: &str, rows: u64| {
         let blocks = blocks(false);
         let (forward, backward) = blocks.split_once("backward").unwrap();

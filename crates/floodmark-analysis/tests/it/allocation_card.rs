@@ -57,7 +57,7 @@ fn of_several_partners_the_nearest_comes_first() {
 }
 
 #[test]
-fn what_has_no_stack_has_no_partner() {
+fn an_allocation_without_a_stack_has_no_partner() {
     let script = "
         initial w cuda:0 1MiB
         alloc a cuda:0 1MiB

@@ -53,7 +53,7 @@ fn gradients_freed_before_forward_are_not_stale() {
 
 /// Without `set_to_none` they live on, and backward adds to them module by module.
 #[test]
-fn gradients_are_stale_until_backward_comes_to_their_module() {
+fn gradients_are_stale_until_backward_reaches_their_module() {
     let script = format!(
         "{STEP}
          alloc h1 cuda:0 8KiB at m.py:1 in fc

@@ -119,7 +119,7 @@ fn another_thread_that_only_loads_data_is_outside() {
 }
 
 #[test]
-fn what_autograd_saves_is_an_activation_or_an_input() {
+fn saved_tensors_are_activations_or_inputs() {
     let trace = trace(
         "initial w cuda:0 1KiB
          initial batch cuda:0 2KiB
@@ -251,7 +251,7 @@ fn a_parameter_that_was_cast_is_one_too() {
 
 /// Frames of torch and of transformers name what no label names, also where there is no optimizer.
 #[test]
-fn frames_say_what_collectives_caches_and_copies_are() {
+fn frames_identify_collectives_caches_and_copies() {
     let trace = trace(
         "alloc shard    cpu 1KiB at /torch/_fully_shard/_fsdp_param.py:390:_init_sharded_param
          alloc average  cpu 2KiB at /lib/torch/nn/parameter.py:79:Parameter.__deepcopy__

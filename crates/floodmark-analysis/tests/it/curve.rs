@@ -26,7 +26,7 @@ fn steps_end_at_torchs_totals() {
 }
 
 #[test]
-fn stretches_are_what_the_program_did() {
+fn stretches_follow_the_phases_of_the_program() {
     let found = curve(&trace(STEPS), None, 100).unwrap();
     let actual: Vec<(&str, f64, f64)> =
         found.stretches.iter().map(|one| (one.name, one.from, one.to)).collect();

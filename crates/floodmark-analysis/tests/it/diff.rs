@@ -108,7 +108,7 @@ const LARGE: &str = "
     label g gradient layers.0.fc.weight (8,8) float32";
 
 #[test]
-fn every_grouping_says_what_grew() {
+fn every_grouping_shows_growth() {
     insta::assert_snapshot!(table(SMALL, LARGE, By::Line), @"
     +14 KiB of 10 on cuda:0; 3 rows, 1 unchanged
     +6 2→8 1→1 model.py:1 (f) (backward)

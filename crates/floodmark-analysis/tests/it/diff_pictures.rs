@@ -46,7 +46,7 @@ fn picture(node: &DiffNode, depth: usize) -> String {
 }
 
 #[test]
-fn a_tree_says_what_grew_shrank_is_new_or_is_gone() {
+fn a_tree_shows_nodes_that_grew_shrank_are_new_or_are_gone() {
     let (a, b) = (trace(BEFORE), trace(AFTER));
     let ask = |a: &Trace, b: &Trace| {
         let found = diff_tree(a, b, &sides(At::Peak), IcicleBy::Stack, FrameChoice::Python);

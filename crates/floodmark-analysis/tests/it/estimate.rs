@@ -42,7 +42,7 @@ fn ask_all(traces: &[&Trace], ended: PhantomEnd, error: &str) -> Estimate {
 }
 
 #[test]
-fn what_is_needed_is_reserved_and_the_context() {
+fn the_need_is_reserved_bytes_and_the_context() {
     let found = ask(STEP, PhantomEnd::Done, 32);
     assert_eq!(found.fits, Some(true));
     assert_eq!((found.peak_allocated, found.peak_reserved), (Bytes(20 * MIB), Bytes(32 * MIB)));
@@ -54,7 +54,7 @@ fn what_is_needed_is_reserved_and_the_context() {
 }
 
 #[test]
-fn what_others_take_from_the_driver_is_needed_too() {
+fn memory_outside_torch_is_needed_too() {
     let found = ask(STEP, PhantomEnd::Steps, 40);
     let device = &found.devices[0];
     assert_eq!((device.outside_torch, device.needed), (Bytes(8 * MIB), Bytes(50 * MIB)));
@@ -148,7 +148,7 @@ fn steps_with_other_peaks_are_distinguished() {
 }
 
 #[test]
-fn a_second_run_with_more_memory_says_what_the_whole_program_needs() {
+fn a_second_run_with_more_memory_gives_the_need_of_the_whole_program() {
     let script = format!("{STEP}\n oom cuda:0 90MiB at train.py:5");
     let failed = recorded(&script, PhantomEnd::OutOfMemory, 32);
     let again = WholeRun::from_estimate(&ask(STEP, PhantomEnd::Done, 40)).unwrap();
@@ -237,7 +237,7 @@ fn processes_on_one_gpu_are_added_up() {
 }
 
 #[test]
-fn the_end_that_was_seen_from_outside_counts_where_the_trace_has_none() {
+fn the_exit_status_counts_if_the_trace_has_no_ending() {
     let killed = recorded(STEP, PhantomEnd::Unknown, 32);
     let found = ask_all(&[&killed], PhantomEnd::Failed, "killed by SIGKILL");
     assert_eq!((found.fits, found.unknown), (None, Some(Unknown::Failed)));

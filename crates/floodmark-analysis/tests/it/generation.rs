@@ -103,7 +103,7 @@ fn a_cache_without_a_name_is_known_by_its_growth() {
 }
 
 #[test]
-fn what_only_looks_like_a_cache_makes_no_steps() {
+fn tensors_similar_to_a_cache_make_no_steps() {
     let batches = plain_loop(6, |_| 0, |_| 8);
     assert!(kinds(&trace(&batches)).is_empty(), "outputs of equal batches do not grow");
     let boxes = plain_loop(6, |n| n * n % 5, |_| 8);

@@ -59,7 +59,7 @@ fn a_line_is_the_users_own_and_backward_goes_to_it() {
 }
 
 #[test]
-fn a_line_inside_torch_stands_for_itself_when_asked() {
+fn a_line_inside_torch_is_reported_on_request() {
     let question = Question { frames: FrameChoice::Native, top: Some(3), ..Question::default() };
     insta::assert_snapshot!(table_of(TRAINING, &question), @"
     3 of 6
@@ -76,7 +76,7 @@ const NATIVE: &str = "
     alloc c cuda:0 4MiB at ??:0:thread_main > ??:0:empty";
 
 #[test]
-fn frames_of_cpp_stand_for_nothing_unless_asked() {
+fn frames_of_cpp_are_hidden_by_default() {
     let question = Question::default();
     insta::assert_snapshot!(table_of(NATIVE, &question), @"
     2 of 2
@@ -92,7 +92,7 @@ fn frames_of_cpp_stand_for_nothing_unless_asked() {
 }
 
 #[test]
-fn stacks_that_differ_in_frames_of_cpp_are_one_unless_asked() {
+fn stacks_that_differ_in_frames_of_cpp_are_one_by_default() {
     let frames = |frames| {
         let question = Question { by: By::Stack, frames, ..Question::default() };
         let report = report(&trace(NATIVE), &question).unwrap();

@@ -1,4 +1,4 @@
-//! A trace that grows gives the answers of the same trace read at once, whenever it is asked.
+//! A growing trace gives the same answers as the whole trace, at any time.
 
 use floodmark_analysis::{
     At, By, GrowingIndex, LayerQuestion, LayerSource, Question, layers, levels_at_steps, report,
@@ -159,9 +159,9 @@ fn program() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Wherever the batches are cut, and at whatever time a question comes.
+    /// For any cut into batches, and questions at any time.
     #[test]
-    fn every_answer_of_a_growing_trace_is_that_of_the_whole_one(
+    fn answers_of_a_growing_trace_equal_those_of_the_whole_trace(
         script in program(),
         sizes in prop::collection::vec(1..24_usize, 0..8),
         asked in prop::collection::vec(any::<bool>(), 8),

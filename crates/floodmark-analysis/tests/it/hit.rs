@@ -41,7 +41,7 @@ fn check(trace: &Trace, device: Device, by: TimelineBy, level: u32) {
 }
 
 #[test]
-fn what_is_hit_is_what_is_drawn() {
+fn the_hit_allocation_is_the_drawn_one() {
     let trace = trace(&long());
     for device in trace.devices() {
         for by in TimelineBy::ALL {

@@ -187,7 +187,7 @@ fn the_function_with_most_of_its_own_is_shown_first() {
 
 /// Nodes that are too small to see become one node, and no byte is lost.
 #[test]
-fn what_is_too_small_is_one_node() {
+fn small_nodes_become_one_node() {
     let mut script = String::from("alloc large cuda:0 1GiB at m.py:1\n");
     for line in 2..50 {
         script += &format!("alloc a{line} cuda:0 1KiB at m.py:{line}\n");

@@ -90,7 +90,7 @@ fn other_phases_are_no_layers() {
 }
 
 #[test]
-fn what_backward_allocates_belongs_to_the_layers_of_its_forward_line() {
+fn backward_allocations_belong_to_the_layers_of_their_forward_line() {
     let found = marked(
         "phase begin layer a
          phase begin layer a.b
@@ -117,7 +117,7 @@ fn what_backward_allocates_belongs_to_the_layers_of_its_forward_line() {
 }
 
 #[test]
-fn what_was_live_before_is_no_event_also_where_it_has_labels() {
+fn initial_blocks_with_labels_are_no_events() {
     let found = marked(
         "initial w cuda:0 8MiB
          label w parameter w

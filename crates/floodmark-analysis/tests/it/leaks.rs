@@ -116,7 +116,7 @@ fn growth_in_every_third_step_is_a_suspect() {
 
 /// A list that is filled and cleared, a cache that fills up, something in a few steps.
 #[test]
-fn what_stops_or_is_given_back_is_no_suspect() {
+fn lines_that_stop_growing_or_free_are_no_suspects() {
     let keep = |n| format!("alloc k{n} cpu 1KiB at t.py:9");
     let cleared = steps(13, |n| {
         let frees = (n.saturating_sub(5)..n).map(|n| format!("free k{n}\n"));
@@ -131,7 +131,7 @@ fn what_stops_or_is_given_back_is_no_suspect() {
 
 /// Allocations of an unfinished last step are ignored.
 #[test]
-fn an_unfinished_step_is_not_looked_at() {
+fn an_unfinished_step_is_ignored() {
     let mut script = steps(5, |n| format!("alloc k{n} cpu 1KiB at t.py:9"));
     let whole = ask(&script);
     script += "alloc more cpu 9KiB at t.py:9\nfree k3\nfree k4\n";

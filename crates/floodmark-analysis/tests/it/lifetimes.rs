@@ -103,7 +103,7 @@ fn a_life_has_the_times_of_autograd() {
 }
 
 #[test]
-fn what_is_smaller_is_counted() {
+fn smaller_tensors_are_counted() {
     let trace =
         trace("alloc a cuda:0 1KiB\nalloc b cuda:0 4KiB\nalloc c cuda:0 2KiB\nalloc d cuda:0 4KiB");
     let found = ask(&trace, Device::cuda(0), 0.0, 1.0, 2);

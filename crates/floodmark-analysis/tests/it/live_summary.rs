@@ -25,7 +25,7 @@ const TWO_STEPS: &str = "initial w cuda:0 1MiB
     oom cuda:0 1GiB at model.py:13";
 
 #[test]
-fn now_is_what_a_report_says_of_the_end() {
+fn the_live_summary_equals_a_report_at_the_end() {
     let trace = trace(TWO_STEPS);
     let found = live_summary(&trace);
     assert_eq!((found.steps, found.events), (2, trace.events.len()));

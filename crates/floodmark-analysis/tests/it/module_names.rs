@@ -1,4 +1,4 @@
-//! The tree of modules, whatever their classes are called and whichever rows of them are lost.
+//! The tree of modules, for any names of classes and with any rows lost.
 
 use floodmark_analysis::{By, Detail, Question, report};
 use floodmark_trace::{
@@ -83,7 +83,7 @@ fn a_module_without_a_name_is_inside_the_one_that_called_it() {
     ");
 }
 
-/// The frame with the root's row was damaged, or never came out of the journal.
+/// The frame with the root's row was damaged, or is missing from the journal.
 #[test]
 fn modules_whose_root_is_not_in_the_file_are_a_tree() {
     let modules = [(2, 1, "Block", "block"), (3, 1, "Linear", "block.lin")];

@@ -143,7 +143,7 @@ fn every_part_of_a_recording_is_refused_in_a_sentence_or_says_what_is_missing() 
 }
 
 #[test]
-fn a_moment_is_a_word_or_seconds() {
+fn a_time_is_given_as_a_word_or_seconds() {
     let parse = |text: &str| text.parse::<At>().ok();
     assert_eq!(parse("1.25"), Some(At::Seconds(1.25)));
     for text in ["1.25s", "1.25 s", "1250ms", "1250 ms"] {

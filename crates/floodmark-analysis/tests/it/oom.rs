@@ -86,7 +86,7 @@ fn enough_on_another_stream_or_in_another_pool_does_not_help() {
 }
 
 #[test]
-fn what_a_stream_still_uses_is_pending() {
+fn blocks_in_use_by_a_stream_are_pending() {
     let script = "segment A cuda:0 12MiB
          segment B cuda:0 12MiB
          alloc a cuda:0 12MiB on A
@@ -102,7 +102,7 @@ fn what_a_stream_still_uses_is_pending() {
 }
 
 #[test]
-fn what_others_hold_counts_when_the_request_would_have_fit_without_them() {
+fn memory_of_others_counts_if_the_request_fits_without_it() {
     let script = "segment A cuda:0 12MiB
          alloc a cuda:0 12MiB on A
          oom cuda:0 2GiB left 1GiB";

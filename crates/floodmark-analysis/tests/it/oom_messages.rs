@@ -1,5 +1,5 @@
-//! Out-of-memory messages: public ones with the reason that a reader gave each before the rules existed, logs around
-//! them, and texts of any kind.
+//! Out-of-memory messages: public ones, with reasons that a person chose before the rules existed, logs around them,
+//! and other texts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -195,7 +195,7 @@ fn other_texts_that_name_memory_are_no_messages() {
 }
 
 #[test]
-fn figures_that_torch_could_not_find_out_are_none() {
+fn figures_unknown_to_torch_are_none() {
     let found = only(&FULL.replace("20.78 GiB", "17179869184.00 GiB"));
     assert_eq!(found.this_process, None);
 }

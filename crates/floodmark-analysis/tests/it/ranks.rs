@@ -54,7 +54,7 @@ fn the_median_of_an_even_count_is_the_mean_of_the_two_in_the_middle() {
 }
 
 #[test]
-fn the_cpu_counts_where_there_is_no_card() {
+fn the_cpu_counts_if_there_is_no_gpu() {
     let found = ranks(&[
         "alloc a cpu 1MiB".to_owned(),
         "alloc a cuda:0 2MiB\nalloc b cuda:1 2MiB\nalloc c cpu 9MiB".to_owned(),

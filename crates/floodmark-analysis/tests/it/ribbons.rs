@@ -66,7 +66,7 @@ fn ribbons_lie_on_each_other_up_to_what_is_allocated() {
 
 /// While a small one is live, the large one lies on it; then it falls.
 #[test]
-fn a_ribbon_falls_when_one_below_it_goes() {
+fn a_ribbon_falls_when_one_below_it_is_freed() {
     let mut script = String::from("alloc small cuda:0 1MiB\nalloc large cuda:0 8MiB\n");
     script += "free small\nalloc last cuda:0 1MiB\nfree large\n";
     let trace = trace(&script);

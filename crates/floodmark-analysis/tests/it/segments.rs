@@ -76,7 +76,7 @@ fn every_reserved_byte_is_in_one_block() {
 }
 
 #[test]
-fn a_replay_that_goes_on_is_the_whole_replay() {
+fn a_continued_replay_equals_the_whole_replay() {
     let trace = trace(&busy());
     let config = AllocatorConfig::default_of(TorchVersion::CHECKED);
     let index = ReplayIndex::with_interval(&trace, GPU, config.clone(), 50);

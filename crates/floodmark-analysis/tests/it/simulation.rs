@@ -42,7 +42,7 @@ fn the_best_of_several_reserves_least() {
 }
 
 #[test]
-fn what_runs_out_is_not_the_best() {
+fn a_failing_run_is_not_the_best() {
     let conf = |text: &str| text.to_owned();
     let alloc_confs = vec![conf(""), conf("expandable_segments:True")];
     let question = |mib: u64| SimulationQuestion {

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gradient_that_lies_by_length_is_not_copied() {
+    fn a_gradient_in_length_order_is_not_copied() {
         let tensor = strided(DType::BF16, &[4, 16, 1024, 64], &[1_048_576, 64, 1024, 1]);
         let args = vec![Value::Tensor(tensor); 5];
         let made = Made::new("aten::_scaled_dot_product_flash_attention_backward", args);

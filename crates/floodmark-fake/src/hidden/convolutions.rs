@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_that_lies_otherwise_is_copied() {
+    fn an_input_of_another_layout_is_copied() {
         let weight = strided(DType::BF16, &[64, 64, 3, 3], &[576, 1, 192, 64]);
         let input = cuda(DType::BF16, &[8, 64, 256, 256]);
         let mut args: Vec<Value> = vec![input.clone().into(), weight.into(), Value::None];

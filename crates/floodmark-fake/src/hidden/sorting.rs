@@ -146,7 +146,7 @@ fn randperm(call: &Call<'_>, needs: &mut Needs) {
 }
 
 /// One sample is the largest of the probabilities divided by random numbers; several with replacement are
-/// looked for in running sums.
+/// searched in running sums.
 fn multinomial(call: &Call<'_>, needs: &mut Needs) {
     let Some(input) = call.tensor(0) else { return };
     let is_several = matches!(call.args.get(1), Some(Value::Int(samples)) if *samples > 1);

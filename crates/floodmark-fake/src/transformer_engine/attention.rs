@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_output_lies_as_its_format_says() {
+    fn the_output_has_the_order_of_its_format() {
         let by_length = layout("NVTE_SBHD_SBHD_SBHD");
         let queries = [512, 2, 16, 64];
         assert_eq!(by_length.output(Some(Format::Bshd), &queries, 128), [2, 512, 16, 128]);

@@ -5,8 +5,8 @@
 //! kernels here, and its own plans have the size of their workspace.
 //!
 //! Attention's workspaces were those of an H200 to the byte. Many of its convolutions' were not: without a
-//! device the kernels of cuDNN 9.19 for 9.0 refuse a target of more than 18 multiprocessors, whatever the
-//! description says, and plan for as many. [`super::splits`] takes them to the device's own number.
+//! device the kernels of cuDNN 9.19 for 9.0 refuse a target of more than 18 multiprocessors, regardless of
+//! the description, and plan for 18. [`super::splits`] takes them to the device's own number.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;

@@ -170,7 +170,7 @@ mod tests {
         "CUDNN_KNOB_TYPE_TILE_CGA_M":1,"CUDNN_KNOB_TYPE_TILE_CGA_N":2}}}"#;
 
     #[test]
-    fn a_plan_says_what_it_computes_and_how() {
+    fn a_plan_has_its_convolution_and_choices() {
         let plan = Plan::read(PLAN).expect("it is of the family");
         let convolution = Convolution {
             direction: Direction::Filter,

@@ -1,10 +1,10 @@
 //! How a convolution's sums are split among multiprocessors, and the workspace that this takes.
 //!
-//! For compute capability 9.0 cuDNN plans without a device as for [`PLANNED_FOR`] multiprocessors, whatever
-//! the description says. Kernels with the knobs that [`super::plan`] reads give tiles of the product to
-//! clusters of multiprocessors, wave after wave; what is left for the last wave is too little for all of
-//! them, so its sums are split, and the parts meet in the workspace. This is a model of that, which takes
-//! the workspace from the number that was planned for to the device's own:
+//! For compute capability 9.0 cuDNN plans without a device as for [`PLANNED_FOR`] multiprocessors,
+//! regardless of the description. Kernels with the knobs that [`super::plan`] reads give tiles of the
+//! product to clusters of multiprocessors, wave after wave; what is left for the last wave is too little
+//! for all of them, so its sums are split, and the parts meet in the workspace. This is a model of that,
+//! which takes the workspace from the number that was planned for to the device's own:
 //!
 //! - Rows and columns of the product are cut into tiles ([`TILES`]), the columns of a filter's gradient for
 //!   each place of the filter by itself, and tiles into clusters. The sum of a tile is as long as the
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_after_a_full_wave_is_split_as_far_as_it_pays() {
+    fn tiles_after_a_full_wave_are_split_as_far_as_it_pays() {
         // 144 tiles: 12 are left, and 11 parts of each would be possible. The sum has 49 steps.
         let convolution = convolution(Direction::Filter, [512, 512], 7, 1);
         assert_eq!(on_h200(convolution, choices(0, (1, 1)), 15_859_859), Some(21_365_247));

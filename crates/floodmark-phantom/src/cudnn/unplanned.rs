@@ -50,7 +50,7 @@ pub(super) unsafe fn get(
     // SAFETY: by this function's contract; a number has eight bytes.
     unsafe {
         match attribute {
-            // The caller made the descriptors that it wants filled.
+            // The caller created the descriptors to fill.
             RESULTS_OF_HEURISTICS => put(count, 1),
             WORKSPACE_OF_PLAN | WORKSPACE_OF_CONFIGURATION if kind == TYPE_NUMBER && room > 0 => {
                 refuse("cudnn", "workspace", 0);

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broadcast_leaves_what_we_hold() {
+    fn a_broadcast_keeps_the_data_of_this_rank() {
         let (world, numbers) = (made(4, 2), Buffer::known(&[6_i64]));
         assert_eq!(ncclBcast(numbers.addr(), 1, I64, 2, world, 0), SUCCESS);
         assert_eq!((numbers.0[0], numbers.certainty()), (6, Known), "we sent it");

@@ -200,7 +200,7 @@ mod tests {
     const I64: c_int = 4;
 
     #[test]
-    fn an_exchange_brings_what_was_sent() {
+    fn an_exchange_delivers_the_sent_data() {
         let world = made(4, 1);
         let (out, back) = ([11_i64, 12, 13], [0_i64; 3]);
         let (from, to) = (out.as_ptr() as u64, back.as_ptr() as u64);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_only_comes_has_no_value() {
+    fn a_message_that_is_only_received_has_no_value() {
         let (world, number) = (made(2, 0), [5_i64]);
         let to = number.as_ptr() as u64;
         contents().set(to, 8, Certainty::Known);

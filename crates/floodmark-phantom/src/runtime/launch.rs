@@ -415,7 +415,7 @@ mod tests {
         assert_eq!(found((8, 6)), ((8, 6), (8, 0)));
         assert_eq!(found((9, 0)), ((9, 0), (9, 0)));
         assert_eq!(found((12, 1)), ((12, 0), (12, 0)));
-        // Without code for it, torch itself says what is wrong.
+        // Without code for it, torch reports the error itself.
         assert_eq!(compiled_capability((6, 1), arm), (6, 1));
     }
 }

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_time_for_is_counted() {
+    fn changes_without_time_are_counted() {
         let pattern = Pattern { vtable: 0x7abc_8888_0008, deleter: 0x1234_5678 };
         let live = storage(pattern.vtable, 0x1000, 4093);
         let buffer = Buffer::new().expect("a megabyte");

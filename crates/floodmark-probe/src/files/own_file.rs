@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_taken_is_left_alone() {
+    fn a_used_name_is_left_alone() {
         let folder = tempfile::TempDir::new().unwrap();
         let (link, target) = (folder.path().join("link"), folder.path().join("target"));
         std::os::unix::fs::symlink(&target, &link).unwrap();

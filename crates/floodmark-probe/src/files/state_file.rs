@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_cut_kills_nothing() {
+    fn a_truncated_file_does_not_end_the_program() {
         let folder = tempfile::TempDir::new().unwrap();
         let state = StateFile::create(folder.path(), 7).unwrap();
         File::create(folder.path().join(STATE_FILE)).unwrap();

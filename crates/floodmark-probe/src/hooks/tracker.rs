@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_has_what_was_announced_of_it() {
+    fn a_block_has_its_announced_facts() {
         let installed = installed();
         HAS_POOLS.store(true, Ordering::Release);
         event(0, 0x40, 400);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_driver_had_left_is_noted_for_the_report() {
+    fn the_free_memory_of_the_driver_is_stored_for_the_report() {
         let _installed = installed();
         event(8, 4096, 1 << 40);
         assert_eq!((take_device_free(), take_device_free()), (4096, 0));

@@ -95,7 +95,7 @@ impl Chunk {
         unsafe {
             let to = self.start.add(at);
             if words.len() == SHORT_WORDS {
-                // A length that the compiler knows.
+                // A constant length.
                 to.copy_from_nonoverlapping(words.as_ptr().cast(), SHORT_WORDS * 8);
                 return;
             }

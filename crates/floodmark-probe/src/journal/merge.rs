@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_goes_back_is_noticed() {
+    fn a_decreasing_counter_is_an_error() {
         let (chunks, mut merge) = (chunks(), Merge::new(SEED));
         let mut thread = Thread::new(&chunks);
         thread.write(1);

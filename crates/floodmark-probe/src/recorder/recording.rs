@@ -18,7 +18,7 @@ use crate::stacks::CallTree;
 use crate::switches::ENABLED;
 use crate::window_state::{Opening, WindowState};
 
-/// The state that hooks share. Lives from the first window until the recorder is removed.
+/// The state that hooks share, from the first window until the recorder is removed.
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub(crate) journal: Journal,

@@ -1,9 +1,9 @@
 //! The forward stack that a backward allocation belongs to.
 //!
 //! Every node of the autograd graph gets a number from a counter of the thread that creates it. A hook replaces
-//! the function of that counter and stores the call stack under the number. When backward
-//! allocates, torch knows the node that is running; its number and thread lead back to the stack. This is
-//! exact, also for operators that allocate nothing in forward.
+//! the function of that counter and stores the call stack under the number. When backward allocates, torch has
+//! the running node; its number and thread lead back to the stack. This is exact, also for operators that
+//! allocate nothing in forward.
 //!
 //! A node's layout (`torch/csrc/autograd/function.h`, later `node.h`): vtable, then its reference counts,
 //! then `sequence_nr_`, `topological_nr_`, `has_parent_`, `thread_id_`, a word each. The counts are the two

@@ -3,9 +3,9 @@
 //! Most stacks share their outer frames with the stack before, so a thread compares its frames with
 //! the last stack, from the outermost inward, and looks up only those that differ.
 //!
-//! A code object is known by its address only once it is pinned: we hold a reference, so the address
-//! cannot belong to another object. Until then its contents are read and compared each time. The same
-//! holds for modules, whose destruction is reported once they have a name.
+//! A code object is identified by its address only once it is pinned: we hold a reference, so the
+//! address cannot belong to another object. Until then its contents are read and compared each time.
+//! The same holds for modules, whose destruction is reported once they have a name.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;

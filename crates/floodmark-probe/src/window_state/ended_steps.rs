@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_is_forgotten() {
+    fn taken_counts_are_cleared() {
         let ended = EndedSteps::default();
         ended.add(&[totals(0), totals(1)]);
         assert_eq!(ended.from(1), [totals(1)]);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_when_the_step_comes_and_when_it_does_not() {
+    fn a_wait_ends_with_the_step_or_after_its_limit() {
         let ended = EndedSteps::default();
         ended.wait_for(0, Duration::from_millis(1));
         std::thread::scope(|scope| {

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read_to_its_end() {
+    fn a_written_journal_is_read_to_its_end() {
         let state = window();
         assert_eq!((state.wait_until_written(Duration::ZERO), state.is_written()), (None, false));
         let written = Written { records: 3, ..Written::default() };

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_defined_is_left_out() {
+    fn undefined_ids_are_left_out() {
         let (known, mut referred) = (DefinitionTable::default(), WrittenDefinitions::default());
         let mut found = batch(&[event(EventKind::Alloc, 64, 9), event(EventKind::Label, 64, 9)]);
         let rows: Vec<Row> = found.rows.clone();

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_change_is_answered_with_what_there_is() {
+    fn an_unknown_change_lists_the_known_ones() {
         let message = |text: &str| text.parse::<Change>().unwrap_err().to_string();
         assert!(message("chekpoint").starts_with("there is no change `chekpoint`; there are `all"));
         assert_eq!(

@@ -25,7 +25,7 @@ enum Node {
 pub enum ObjectiveError {
     /// It does not follow the grammar.
     #[error(
-        "an objective has names, numbers, `+`, `-`, `*`, `/` and brackets; `{rest}` is none of it"
+        "an objective has names, numbers, `+`, `-`, `*`, `/` and brackets; `{rest}` is not valid"
     )]
     Unreadable {
         /// The text from the first error.
@@ -57,7 +57,7 @@ impl Objective {
         Some(Self { root, written: names.join("*") })
     }
 
-    /// Its value, where `value_of` knows every name.
+    /// Its value, if `value_of` has every name.
     pub fn value(&self, value_of: &dyn Fn(&str) -> Option<f64>) -> Result<f64, ObjectiveError> {
         value(&self.root, value_of)
     }
@@ -172,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn an_unreadable_text_is_named() {
         let message = |text: &str| value_of(text).unwrap_err().to_string();
         assert_eq!(message("BATCH*"), "the objective ends too early");
         assert_eq!(message("(BATCH"), "the objective ends too early");
         assert_eq!(message("STEPS*2"), "`STEPS` is not varied");
-        assert!(message("BATCH SEQ").contains("`SEQ` is none of it"));
-        assert!(message("BATCH % 2").contains("`% 2` is none of it"));
-        assert!(message("1.2.3").contains("`1.2.3` is none of it"));
+        assert!(message("BATCH SEQ").contains("`SEQ` is not valid"));
+        assert!(message("BATCH % 2").contains("`% 2` is not valid"));
+        assert!(message("1.2.3").contains("`1.2.3` is not valid"));
     }
 }

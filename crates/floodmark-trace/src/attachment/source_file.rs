@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_goes_by_its_path_from_where_packages_are() {
+    fn a_library_is_identified_by_its_path_in_site_packages() {
         let parts = [
             "/venv/lib/python3.12/site-packages/torch/nn.py",
             "/usr/lib/python3/dist-packages/numpy/a.py",
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_lies_about_its_length_is_refused() {
+    fn a_payload_with_a_wrong_length_is_refused() {
         let source = SourceFile { file: "a.py".to_owned(), text: "x = 1\n".repeat(100) };
         let payload = source.encode().unwrap();
         for cut in 0..payload.len() {

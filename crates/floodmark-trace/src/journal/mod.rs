@@ -6,7 +6,7 @@
 //! are good, and how many are lost.
 //!
 //! Records are ordered by their time. A thread reads the clock inside the hook, after an allocation and
-//! before a free, so no free comes before the allocation it belongs to, whichever threads are involved.
+//! before a free, so no free precedes its allocation, with any threads.
 //!
 //! All numbers are little-endian. `docs/trace-format.md` draws the bytes.
 

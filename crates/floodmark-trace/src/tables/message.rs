@@ -144,7 +144,7 @@ impl MessageReader {
         let mut next = || buffers.next().ok_or(BadMessage)?;
         let mut columns = Vec::with_capacity(self.layout.len());
         for &(_, column) in self.layout {
-            // The first buffer says which values are null. None is.
+            // The first buffer marks null values. There are none.
             next()?;
             columns.push(match column {
                 ColumnType::U8 => {

@@ -298,7 +298,7 @@ impl Trace {
             return Some(device);
         }
         if let Some(at) = self.seen_devices.iter().position(|&seen| seen == device) {
-            // The last one is looked for first: rows of one device follow each other.
+            // The last one is checked first: consecutive rows often have the same device.
             let last = self.seen_devices.len() - 1;
             self.seen_devices.swap(at, last);
             return Some(device);

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_module_goes_by_the_name_below_its_caller() {
+    fn a_shared_module_has_the_name_below_its_caller() {
         let modules = [
             Module::default(),
             module("Net", &[""]),

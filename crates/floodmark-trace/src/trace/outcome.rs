@@ -15,9 +15,9 @@ pub enum Outcome {
     Finished,
     /// The program still records.
     Running,
-    /// Recording stopped and the program went on; a loss says why.
+    /// Recording stopped and the program continued; a loss has the reason.
     StoppedEarly,
-    /// The file has no end, and no note says why.
+    /// The file has no end and no stop note.
     #[default]
     Unfinished,
 }

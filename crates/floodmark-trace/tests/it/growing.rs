@@ -17,7 +17,7 @@ fn take(reader: &mut GrowingReader, file: &[u8], end: usize) -> Result<(), ReadE
 proptest! {
     /// For reads that end anywhere, also inside a frame.
     #[test]
-    fn every_look_sees_what_a_new_reader_would_see(
+    fn every_read_gives_the_trace_of_a_new_reader(
         program in any_program(),
         flush in 1..40_usize,
         looks in prop::collection::vec(0.0..1.0_f64, 0..12),

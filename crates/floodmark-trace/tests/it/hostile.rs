@@ -208,7 +208,7 @@ fn a_checkpoint_with_two_thousand_million_totals_is_not_believed() {
 }
 
 #[test]
-fn a_checkpoint_that_counts_other_rows_is_not_believed() {
+fn a_checkpoint_with_other_counts_is_refused() {
     let (schema, rows) = event_messages(3);
     for claimed in [0, 2, 4, u32::MAX] {
         let trace = read_incomplete(&file(&[
@@ -259,7 +259,7 @@ fn rows_of_another_schema_are_refused() {
 }
 
 #[test]
-fn a_message_that_lies_about_its_length_is_refused() {
+fn a_message_with_a_wrong_length_is_refused() {
     let (schema, rows) = event_messages(1000);
     let huge = 1_i64 << 60;
     let metadata = u32::from_le_bytes(rows[4..8].try_into().unwrap()) as usize;

@@ -22,7 +22,7 @@ fn is_left_out(loss: &Loss) -> bool {
 proptest! {
     /// decode ∘ encode = id: what is written is read, row by row.
     #[test]
-    fn what_is_written_is_read(program in any_program(), flush in 1..40_usize) {
+    fn written_rows_are_read_back(program in any_program(), flush in 1..40_usize) {
         let batches = batches(&record(&program), flush);
         let trace = read_trace(&finished_file(&batches), &[]).unwrap();
         let expected = Model::from_batches(&batches);

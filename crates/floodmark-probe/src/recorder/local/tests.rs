@@ -34,7 +34,7 @@ fn a_full_chunk_is_sealed_and_the_next_one_begun() {
 }
 
 #[test]
-fn a_record_that_does_not_fit_goes_into_the_next_chunk() {
+fn a_record_that_does_not_fit_is_written_to_the_next_chunk() {
     let (recording, mut local) = (recording(MAX_MEMORY), Local::default());
     let text = vec![7; MAX_PAYLOAD_BYTES + 9];
     let slots = record().slots(MAX_PAYLOAD_BYTES);

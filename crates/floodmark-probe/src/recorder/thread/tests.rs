@@ -31,7 +31,7 @@ fn installed() -> Installed {
 }
 
 #[test]
-fn a_thread_goes_on_in_the_chunk_of_one_that_ended() {
+fn a_thread_continues_the_chunk_of_one_that_ended() {
     let installed = installed();
     assert_eq!([on_a_new_thread(), on_a_new_thread()], [Some(0), Some(1)]);
     let written = records(installed.recording);

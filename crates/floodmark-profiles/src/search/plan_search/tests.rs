@@ -118,7 +118,7 @@ fn a_program_that_fits_is_left_as_it_is() {
 }
 
 #[test]
-fn what_costs_nothing_comes_first() {
+fn free_changes_come_first() {
     assert_eq!(Program::new(960, &USUAL).plan().as_deref(), Some("fused"));
     assert_eq!(Program::new(900, &USUAL).plan().as_deref(), Some("chunked-loss=8"));
     assert_eq!(Program::new(860, &USUAL).plan().as_deref(), Some("fused + chunked-loss=8"));
@@ -150,7 +150,7 @@ fn a_change_that_is_not_needed_is_taken_out_again() {
 }
 
 #[test]
-fn what_costs_nothing_stays_where_torch_would_have_to_free_its_cache() {
+fn free_changes_stay_if_torch_would_have_to_free_its_cache() {
     let saves = [("fused", 10), ("checkpoint=all", 480)];
     assert_eq!(Program::new(540, &saves).plan().as_deref(), Some("checkpoint=23"));
     let mut program = Program::new(500, &saves);
@@ -159,14 +159,14 @@ fn what_costs_nothing_stays_where_torch_would_have_to_free_its_cache() {
 }
 
 #[test]
-fn what_saves_time_for_nothing_stays() {
+fn free_changes_that_save_time_stay() {
     let saves = [("fused", 5), ("free-gradients", 10), ("offload-optimizer-states", 300)];
     let plan = Program::new(700, &saves).plan();
     assert_eq!(plan.as_deref(), Some("fused + offload-optimizer-states"));
 }
 
 #[test]
-fn what_saves_nothing_alone_is_tried_once_the_peak_is_elsewhere() {
+fn changes_that_save_nothing_alone_are_tried_after_the_peak_moved() {
     let saves = [("chunked-loss=8", 0), ("checkpoint=all", 480), ("bf16-parameters", 300)];
     let mut program = Program::new(400, &saves);
     program.after_checkpointing = ("chunked-loss=8", 150);
