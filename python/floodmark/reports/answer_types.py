@@ -23,7 +23,7 @@ Bytes = int
 # What the recording misses, a sentence each; empty for a complete one.
 Losses = list[str]
 
-# What a tensor is to the program.
+# The category of a tensor.
 Category = Literal["parameter", "buffer", "gradient", "optimizer state", "activation", "input", "temporary", "workspace", "communication", "KV cache", "unknown"]
 
 # The kind of a step of a program that generates.
@@ -35,10 +35,10 @@ Engine = Literal["phantom", "fake"]
 # How a program on a simulated GPU ended.
 PhantomEnd = Literal["unknown", "done", "steps", "out_of_memory", "failed"]
 
-# What a change does to the results of a program.
+# The effect of a change on the results of a program.
 Numerics = Literal["same", "rounding", "changed"]
 
-# What an operator does.
+# The kind of an operator.
 OperatorKind = Literal["matmul", "attention", "convolution", "host_copy", "async_host_copy", "memory"]
 
 # How a recording ended.
@@ -50,17 +50,16 @@ OomReason = Literal["capacity", "fragmentation", "other_pool", "pending_frees", 
 # Which allocator wrote a message.
 OomSource = Literal["caching_allocator", "async_allocator", "mps", "cpu_allocator", "numpy", "shared_memory", "kernel", "driver", "cublas", "cudnn", "other_library", "nccl", "triton"]
 
-# Why an allocation failed, as far as a message shows it. The words that `oom` has for a trace mean
-# the same here.
+# Why an allocation failed, as far as a message shows it. The names are those of `oom` for a trace.
 OomMessageReason = Literal["capacity", "fragmentation", "other_pool", "outside_torch", "limit", "refused", "huge_request", "library", "host_memory", "unknown"]
 
 # A version of torch: `2.11`.
 TorchVersion = str
 
-# What a part of the peak is.
+# The cause of a part of the peak.
 CauseKind = Literal["logits", "block_activations", "activations", "parameters", "gradients", "optimizer_state", "optimizer_temporaries", "temporaries", "inputs", "buffers", "workspaces", "communication", "kv_cache", "failed_allocation", "unknown"]
 
-# What a change is about.
+# The subject of a change.
 AdviceKind = Literal["allocator_settings", "leak", "idle", "stale_gradients", "optimizer_temporaries", "checkpointing", "logits"]
 
 # Why the answer is unknown.
@@ -82,7 +81,7 @@ class _ReportOptional(TypedDict, total=False):
 
 
 class Report(_ReportOptional):
-    """What filled a device at a time."""
+    """The live memory of a device at a time."""
 
     floodmark: str
     """The version of floodmark that wrote the answer."""
@@ -125,7 +124,7 @@ class Moment(_MomentOptional):
     step: int | None
     """The step, where there are steps."""
     phase: str | None
-    """What the program was doing, where that is known."""
+    """The phase of the program, if known."""
     module: str | None
     """The innermost module that was running, where that is known."""
 
@@ -160,15 +159,15 @@ class Fragmentation(TypedDict):
     unusable: Bytes
     """Free blocks that are smaller than the largest request."""
     free: Bytes
-    """All that is free."""
+    """All free bytes."""
     free_blocks: int
     """How many free blocks there are."""
     largest_free: Bytes
     """The largest of them."""
     reserved: Bytes
-    """What is reserved."""
+    """Reserved bytes."""
     ratio: float
-    """The part of what is reserved that is not allocated."""
+    """The part of reserved bytes that is not allocated."""
 
 
 class FragmentationAt(TypedDict):
@@ -185,15 +184,15 @@ class FragmentationAt(TypedDict):
     unusable: Bytes
     """Free blocks that are smaller than the largest request."""
     free: Bytes
-    """All that is free."""
+    """All free bytes."""
     free_blocks: int
     """How many free blocks there are."""
     largest_free: Bytes
     """The largest of them."""
     reserved: Bytes
-    """What is reserved."""
+    """Reserved bytes."""
     ratio: float
-    """The part of what is reserved that is not allocated."""
+    """The part of reserved bytes that is not allocated."""
 
 
 @final
@@ -209,7 +208,7 @@ class LineRow(TypedDict):
     median: Bytes
     """The middle one of their sizes; the larger of two."""
     location: str
-    """What the row is about: its line, module, operator, category or other name."""
+    """The row's line, module, operator, category or other name."""
     file: str | None
     """The file; null for blocks without a Python frame."""
     line: int | None
@@ -235,7 +234,7 @@ class StackRow(TypedDict):
     median: Bytes
     """The middle one of their sizes; the larger of two."""
     location: str
-    """What the row is about: its line, module, operator, category or other name."""
+    """The row's line, module, operator, category or other name."""
     frames: list[Frame]
     """Its frames, innermost first."""
     module: str | None
@@ -257,7 +256,7 @@ class ModuleRow(TypedDict):
     median: Bytes
     """The middle one of their sizes; the larger of two."""
     location: str
-    """What the row is about: its line, module, operator, category or other name."""
+    """The row's line, module, operator, category or other name."""
     own: Bytes
     """What the module allocated itself, without the modules inside it."""
     depth: int
@@ -279,7 +278,7 @@ class OpRow(TypedDict):
     median: Bytes
     """The middle one of their sizes; the larger of two."""
     location: str
-    """What the row is about: its line, module, operator, category or other name."""
+    """The row's line, module, operator, category or other name."""
     op: str | None
     """Its name; null where operators were not recorded."""
 
@@ -298,7 +297,7 @@ class OpCallRow(TypedDict):
     median: Bytes
     """The middle one of their sizes; the larger of two."""
     location: str
-    """What the row is about: its line, module, operator, category or other name."""
+    """The row's line, module, operator, category or other name."""
     call: int | None
     """Its number, in the order of the calls that allocated; null for blocks from before the
     recording."""
@@ -333,7 +332,7 @@ class ParameterRow(TypedDict):
     median: Bytes
     """The middle one of their sizes; the larger of two."""
     location: str
-    """What the row is about: its line, module, operator, category or other name."""
+    """The row's line, module, operator, category or other name."""
     parameter: str | None
     """Its qualified name; null for the row of what belongs to no parameter."""
     shape: str | None
@@ -345,7 +344,7 @@ class ParameterRow(TypedDict):
     gradient: Bytes
     """Its gradient."""
     optimizer_state: Bytes
-    """What optimizers remember of it from step to step."""
+    """Its optimizer state."""
 
 
 @final
@@ -361,7 +360,7 @@ class PhaseRow(TypedDict):
     median: Bytes
     """The middle one of their sizes; the larger of two."""
     location: str
-    """What the row is about: its line, module, operator, category or other name."""
+    """The row's line, module, operator, category or other name."""
     phase: str | None
     """Its name; null for blocks from before the recording."""
     peak: Bytes | None
@@ -383,11 +382,11 @@ class CategoryRow(TypedDict):
     median: Bytes
     """The middle one of their sizes; the larger of two."""
     location: str
-    """What the row is about: its line, module, operator, category or other name."""
+    """The row's line, module, operator, category or other name."""
     category: Category
     """Its name."""
     peak: Bytes | None
-    """Its own peak over the whole recording, at whatever time; null where it was not asked for."""
+    """Its own peak over the whole recording; null if not requested."""
     largest: list[Largest]
     """Its three largest allocations."""
 
@@ -405,7 +404,7 @@ class TensorRow(TypedDict):
     median: Bytes
     """The middle one of their sizes; the larger of two."""
     location: str
-    """What the row is about: its line, module, operator, category or other name."""
+    """The row's line, module, operator, category or other name."""
     name: str | None
     """Its qualified name."""
     shape: str | None
@@ -445,7 +444,7 @@ class SegmentRow(TypedDict):
     median: Bytes
     """The middle one of their sizes; the larger of two."""
     location: str
-    """What the row is about: its line, module, operator, category or other name."""
+    """The row's line, module, operator, category or other name."""
     address: int
     """Where it begins."""
     segment: Bytes
@@ -473,7 +472,7 @@ class StepRow(TypedDict):
     median: Bytes
     """The middle one of their sizes; the larger of two."""
     location: str
-    """What the row is about: its line, module, operator, category or other name."""
+    """The row's line, module, operator, category or other name."""
     step: int | None
     """Its number; null for blocks from before the recording."""
     kind: StepKind | None
@@ -579,7 +578,7 @@ class AnnotatedLine(TypedDict):
 
 
 class Diff(TypedDict):
-    """What grew between two traces."""
+    """The changes between two traces."""
 
     floodmark: str
     """The version of floodmark that wrote the answer."""
@@ -600,7 +599,7 @@ class Diff(TypedDict):
     reserved: Total | None
     """torch's totals of reserved bytes; null for the CPU."""
     peaks: Peaks
-    """The highest totals, whatever the times are."""
+    """The peaks, independent of the times."""
     losses: LossesOfBoth
     """What the recording misses."""
     unchanged_rows: int
@@ -628,9 +627,9 @@ class Total(TypedDict):
     b: Bytes
     """In the second one."""
     change: int
-    """`b` less `a`."""
+    """`b` minus `a`."""
     percent: float | None
-    """The same in percent of `a`; null where `a` is nothing."""
+    """The same in percent of `a`; null where `a` is 0."""
 
 
 class Peaks(TypedDict):
@@ -656,7 +655,7 @@ class LineDiffRow(TypedDict):
     """A line of the program."""
 
     change: int
-    """`b` less `a`."""
+    """`b` minus `a`."""
     a: Bytes
     """What is allocated in the first trace."""
     b: Bytes
@@ -666,7 +665,7 @@ class LineDiffRow(TypedDict):
     count_b: int
     """How many in the second one."""
     location: str
-    """What the row is about: its line, module, operator, category or other name."""
+    """The row's line, module, operator, category or other name."""
     file: str | None
     """The file; null for blocks without a Python frame."""
     line: int | None
@@ -682,7 +681,7 @@ class StackDiffRow(TypedDict):
     """A call stack."""
 
     change: int
-    """`b` less `a`."""
+    """`b` minus `a`."""
     a: Bytes
     """What is allocated in the first trace."""
     b: Bytes
@@ -692,7 +691,7 @@ class StackDiffRow(TypedDict):
     count_b: int
     """How many in the second one."""
     location: str
-    """What the row is about: its line, module, operator, category or other name."""
+    """The row's line, module, operator, category or other name."""
     frames: list[Frame]
     """Its frames, innermost first."""
     backward: bool
@@ -704,7 +703,7 @@ class TensorDiffRow(TypedDict):
     """Tensors with one name, or without a name from one line."""
 
     change: int
-    """`b` less `a`."""
+    """`b` minus `a`."""
     a: Bytes
     """What is allocated in the first trace."""
     b: Bytes
@@ -714,7 +713,7 @@ class TensorDiffRow(TypedDict):
     count_b: int
     """How many in the second one."""
     location: str
-    """What the row is about: its line, module, operator, category or other name."""
+    """The row's line, module, operator, category or other name."""
     name: str | None
     """The qualified name."""
     shape: str | None
@@ -722,7 +721,7 @@ class TensorDiffRow(TypedDict):
     dtype: str | None
     """The dtype."""
     category: Category
-    """What they are to the program."""
+    """Their category."""
 
 
 @final
@@ -730,7 +729,7 @@ class NamedDiffRow(TypedDict):
     """A module, an operator, a phase, a category or a step: `where` is its name."""
 
     change: int
-    """`b` less `a`."""
+    """`b` minus `a`."""
     a: Bytes
     """What is allocated in the first trace."""
     b: Bytes
@@ -740,7 +739,7 @@ class NamedDiffRow(TypedDict):
     count_b: int
     """How many in the second one."""
     location: str
-    """What the row is about: its line, module, operator, category or other name."""
+    """The row's line, module, operator, category or other name."""
 
 # A row of a diff: these fields, and those of its grouping.
 DiffRow = Union[
@@ -794,7 +793,7 @@ class Leak(TypedDict):
     grew: int
     """In how many of them it grew."""
     category: Category
-    """What most of the bytes are to the program."""
+    """The category of most of the bytes."""
     location: str
     """The line, in words."""
     file: str | None
@@ -812,7 +811,7 @@ class Leak(TypedDict):
 
 
 class Summary(TypedDict):
-    """What a recording holds."""
+    """The contents of a recording."""
 
     floodmark: str
     """The version of floodmark that wrote the answer."""
@@ -895,12 +894,12 @@ class Header(_HeaderOptional):
 
 
 class DeviceInfo(TypedDict):
-    """A device that the program could see."""
+    """A device that was visible to the program."""
 
     device: str
     """`cuda:0`."""
     name: str
-    """What the driver calls it."""
+    """Its name in the driver."""
     total_bytes: int
     """Its memory."""
     compute_capability: str
@@ -910,7 +909,7 @@ class DeviceInfo(TypedDict):
 
 
 class Window(TypedDict):
-    """What a window takes of the recorder's events."""
+    """The recorder's events that belong to a window."""
 
     number: int
     """Its number among the windows of the process."""
@@ -1001,7 +1000,7 @@ class AppliedChange(TypedDict):
     """A change that was requested with `--with`."""
 
     change: str
-    """As it is written behind `--with`: `checkpoint=12`."""
+    """The argument of `--with`: `checkpoint=12`."""
     target: str
     """What it was applied to: `12 of 24 × GPT2Block (transformer.h)`; empty when it was not
     applied."""
@@ -1010,9 +1009,9 @@ class AppliedChange(TypedDict):
     slows: bool
     """Whether the program may become slower by it."""
     numerics: Numerics
-    """What it does to the results."""
+    """Its effect on the results."""
     patch: str
-    """Plain torch code that does the same; empty when it was not applied."""
+    """Plain torch code with the same effect; empty when it was not applied."""
     blocks: int | None
     """How many repeated blocks the model has, where the change counts them."""
     host_bytes: int
@@ -1020,12 +1019,12 @@ class AppliedChange(TypedDict):
 
 
 class StepCost(TypedDict):
-    """What the last step of a program computes, as far as it was counted."""
+    """The counted computation of a program's last step."""
 
     backward_passes: int
     """How many backward passes the program made, in all steps."""
     operators: list[OperatorCost]
-    """Operators that are alike, added up."""
+    """Operators of the same kind, summed."""
     host_nanos: int | None
     """The processor time that the host takes for a step, in nanoseconds; null where it was not
     measured."""
@@ -1035,7 +1034,7 @@ class OperatorCost(TypedDict):
     """Operators of one kind, data type and ratio of operations to bytes."""
 
     kind: OperatorKind
-    """What they do."""
+    """Their kind."""
     dtype: str
     """The data type of their first tensor: `bfloat16`; `tf32` where torch computes products of
     `float32` in it."""
@@ -1048,7 +1047,7 @@ class OperatorCost(TypedDict):
 
 
 class DeviceSummary(TypedDict):
-    """What a recording holds of one device."""
+    """A recording's figures of one device."""
 
     device: Device
     """Which."""
@@ -1107,9 +1106,9 @@ class OomReport(TypedDict):
     total: Bytes | None
     """The memory of the device, where known."""
     device_free: Bytes | None
-    """What was free on the device, where known."""
+    """The free memory of the device, if known."""
     outside_torch: Bytes | None
-    """What is in use outside torch, the CUDA context included, where known."""
+    """Memory in use outside torch, including the CUDA context, if known."""
     reserved: Bytes | None
     """torch's reserved bytes; null for the CPU."""
     unreserved: Bytes | None
@@ -1141,12 +1140,11 @@ class OomReport(TypedDict):
     is_last: bool
     """Whether nothing was allocated on the device after it: the recording ends there."""
     scope: str
-    """What the proofs say nothing about, as a sentence: what the program requests after this
-    request."""
+    """A sentence about what the proofs do not cover: later requests of the program."""
     lines: list[Row]
-    """What filled the memory, by line."""
+    """Live memory, by line."""
     modules: list[Row]
-    """What filled the memory, by module."""
+    """Live memory, by module."""
     losses: Losses
     """What the recording misses."""
 
@@ -1164,7 +1162,7 @@ class Proof(TypedDict):
 
 
 class OomMessages(TypedDict):
-    """What the out-of-memory messages of a text mean."""
+    """The explained out-of-memory messages of a text."""
 
     floodmark: str
     """The version of floodmark that wrote the answer."""
@@ -1189,7 +1187,7 @@ class OomMessage(TypedDict):
     reason: OomMessageReason
     """Why the allocation failed."""
     finding: str
-    """What shows the reason."""
+    """The evidence for the reason."""
     notes: list[str]
     """Facts beside the reason."""
     missing: list[str]
@@ -1250,7 +1248,7 @@ class ProcessMemory(TypedDict):
 
 
 class Simulation(TypedDict):
-    """What other allocator settings, or another amount of memory, would have done."""
+    """The results of other allocator settings, or of another amount of memory."""
 
     floodmark: str
     """The version of floodmark that wrote the answer."""
@@ -1263,15 +1261,15 @@ class Simulation(TypedDict):
     recorded: RecordedRun
     """What was recorded."""
     is_reproduced: bool
-    """Whether the rules give what was recorded, under its own settings."""
+    """Whether the rules reproduce the recording under its own settings."""
     runs: list[SimulatedRun]
     """The simulated runs."""
     best: int | None
     """The number of the best run: none fails, and it reserves least; null when there is one
     only, or all fail."""
     scope: str | None
-    """What the runs do not show, as a sentence, where the recording has a failed allocation:
-    what the program requests after it."""
+    """A sentence about what the runs do not show, if the recording has a failed allocation: the
+    requests after it."""
     losses: Losses
     """What the recording misses."""
 
@@ -1312,13 +1310,13 @@ class SimulatedRun(TypedDict):
     alloc_conf: str
     """`PYTORCH_CUDA_ALLOC_CONF`."""
     memory: Bytes | None
-    """The most that torch could reserve; null for as much as it takes."""
+    """The most that torch could reserve; null for no limit."""
     peak_allocated: Bytes
     """The simulated peak of allocated bytes."""
     peak_reserved: Bytes
     """The simulated peak of reserved bytes."""
     waste: Bytes
-    """`peak_reserved` less `peak_allocated`."""
+    """`peak_reserved` minus `peak_allocated`."""
     retries: int
     """How often cached memory would have been returned to the driver to make room."""
     oom: FailedRequest | None
@@ -1326,7 +1324,7 @@ class SimulatedRun(TypedDict):
 
 
 class AdviceReport(TypedDict):
-    """What to change in a program, with the bytes that each change saves."""
+    """Advice for a program, with the bytes that each change saves."""
 
     floodmark: str
     """The version of floodmark that wrote the answer."""
@@ -1335,19 +1333,19 @@ class AdviceReport(TypedDict):
     device: Device
     """The device."""
     peak_allocated: Bytes
-    """The peak of allocated bytes; where an allocation failed, what it would have been had it
-    succeeded."""
+    """The peak of allocated bytes; after a failed allocation, the peak that its success would
+    give."""
     peak_reserved: Bytes | None
     """The peak of reserved bytes, in the same way; null without a caching allocator."""
     failed_requests: int
     """How many allocations failed in the recording."""
     is_reproduced: bool | None
-    """Whether the simulation comes to what was recorded; null when nothing could be simulated."""
+    """Whether the simulation agrees with the recording; null when nothing could be simulated."""
     causes: list[Cause]
-    """What fills the memory at the failed allocation, or else at the peak: the largest cause
+    """The causes of live memory at the failed allocation, or else at the peak: the largest
     first."""
     notes: list[str]
-    """What was checked without a finding, or could not be checked."""
+    """Checks without a finding, and checks that were not possible."""
     advice: list[Advice]
     """What to change, the largest saving first."""
     losses: Losses
@@ -1364,28 +1362,28 @@ class Cause(TypedDict):
     count: int
     """How many allocations."""
     name: str
-    """What it is, in words."""
+    """Its description."""
     location: str | None
-    """The location with the most bytes of it."""
+    """The location with most of its bytes."""
 
 
 class Advice(TypedDict):
-    """One thing to change."""
+    """One change."""
 
     kind: AdviceKind
-    """What it is about."""
+    """Its subject."""
     finding: str
-    """What was found."""
+    """The finding."""
     change: str
     """What to do."""
     assumes: str
-    """What the figures assume of the changed program; empty where they assume nothing."""
+    """The assumptions about the changed program; empty if there are none."""
     saves_allocated: Bytes
-    """How much less would be allocated at the peak."""
+    """By how much the peak of allocated bytes falls."""
     saves_reserved: Bytes | None
-    """How much less would be reserved at most; null without a caching allocator."""
+    """By how much the peak of reserved bytes falls; null without a caching allocator."""
     peak_allocated: Bytes
-    """The peak of what would be allocated."""
+    """The peak of allocated bytes with the change."""
     peak_reserved: Bytes | None
     """The peak of reserved bytes with the change."""
 
@@ -1485,24 +1483,24 @@ class DeviceEstimate(TypedDict):
     peak_reserved: Bytes
     """The peak of torch's reserved bytes."""
     outside_torch: Bytes
-    """What was taken from the driver outside torch."""
+    """The memory allocated from the driver outside torch."""
     context: Bytes
-    """What the CUDA context takes."""
+    """The memory of the CUDA context."""
     needed: Bytes
     """All of these together."""
     is_lower_bound: bool
     """Whether more is needed than `needed`: an allocation failed, and what would have followed
     is unknown."""
     headroom: Bytes
-    """What is left of the capacity."""
+    """The remaining capacity."""
     at: Moment
     """The time of the peak."""
     failed: Moment | None
     """The last allocation that failed."""
     categories: list[Row]
-    """What filled it at that time, by category."""
+    """Live memory at that time, by category."""
     causes: list[Cause]
-    """What filled it at that time, by what could be changed: the largest cause first."""
+    """Live memory at that time, by cause: the largest first."""
     best_settings: str | None
     """The settings of the allocator, of those that were simulated, with which the same requests
     reserve least; null where no others reserve less, or none were simulated. They are for the
@@ -1526,7 +1524,7 @@ class SharedGpu(TypedDict):
     processes: int
     """How many processes use it."""
     needed: Bytes
-    """What they need if all reach their peaks at the same time."""
+    """The memory they need if all reach their peaks at the same time."""
     capacity: Bytes
     """Its memory."""
 
@@ -1896,7 +1894,7 @@ class CategoryPeak(TypedDict):
     """The peaks of one category."""
 
     category: Category
-    """What the allocations are to the program."""
+    """The category of the allocations."""
     peak: Bytes
     """The most bytes of them at one time."""
     backward_peak: Bytes
@@ -1907,17 +1905,17 @@ class StepTotals(TypedDict):
     """One device in one step that ended."""
 
     step: int
-    """The number of the step, as its record has it."""
+    """The number of the step, from its record."""
     device: Device
     """Where."""
     peak: Bytes
-    """The peak of allocated bytes during it, its beginning included."""
+    """The peak of allocated bytes during it, including its beginning."""
     end: Bytes
-    """What was allocated when it ended."""
+    """The allocated bytes at its end."""
     reserved_peak: Bytes
-    """The peak of reserved bytes during it; 0 where nothing is."""
+    """The peak of reserved bytes during it; 0 if nothing is reserved."""
     reserved: Bytes
-    """What was reserved when it ended; 0 where nothing is."""
+    """The reserved bytes at its end; 0 if nothing is reserved."""
 
 # What a trace holds; for a folder of ranks, what each of them holds.
 Info = Union[Summary, RankSummaries]

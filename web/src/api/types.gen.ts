@@ -37,7 +37,7 @@ export type TraceCard = {
 /** A device, as torch writes it: `cpu`, `cuda:0`. */
 export type Device = string;
 
-/** What a recording holds. */
+/** The contents of a recording. */
 export type Summary = {
   /** The version of floodmark that wrote the answer. */
   floodmark: string;
@@ -115,11 +115,11 @@ export type Header = {
   cost?: StepCost;
 };
 
-/** A device that the program could see. */
+/** A device that was visible to the program. */
 export type DeviceInfo = {
   /** `cuda:0`. */
   device: string;
-  /** What the driver calls it. */
+  /** Its name in the driver. */
   name: string;
   /** Its memory. */
   total_bytes: number;
@@ -129,7 +129,7 @@ export type DeviceInfo = {
   multiprocessors: number;
 };
 
-/** What a window takes of the recorder's events. */
+/** The recorder's events that belong to a window. */
 export type Window = {
   /** Its number among the windows of the process. */
   number: number;
@@ -219,7 +219,7 @@ export type UnsupportedCall = {
 
 /** A change that was requested with `--with`. */
 export type AppliedChange = {
-  /** As it is written behind `--with`: `checkpoint=12`. */
+  /** The argument of `--with`: `checkpoint=12`. */
   change: string;
   /** What it was applied to: `12 of 24 × GPT2Block (transformer.h)`; empty when it was not applied. */
   target: string;
@@ -227,9 +227,9 @@ export type AppliedChange = {
   reason: string;
   /** Whether the program may become slower by it. */
   slows: boolean;
-  /** What it does to the results. */
+  /** Its effect on the results. */
   numerics: Numerics;
-  /** Plain torch code that does the same; empty when it was not applied. */
+  /** Plain torch code with the same effect; empty when it was not applied. */
   patch: string;
   /** How many repeated blocks the model has, where the change counts them. */
   blocks: number | null;
@@ -237,14 +237,14 @@ export type AppliedChange = {
   host_bytes: number;
 };
 
-/** What a change does to the results of a program. */
+/** The effect of a change on the results of a program. */
 export type Numerics = "same" | "rounding" | "changed";
 
-/** What the last step of a program computes, as far as it was counted. */
+/** The counted computation of a program's last step. */
 export type StepCost = {
   /** How many backward passes the program made, in all steps. */
   backward_passes: number;
-  /** Operators that are alike, added up. */
+  /** Operators of the same kind, summed. */
   operators: OperatorCost[];
   /** The processor time that the host takes for a step, in nanoseconds; null where it was not measured. */
   host_nanos: number | null;
@@ -252,7 +252,7 @@ export type StepCost = {
 
 /** Operators of one kind, data type and ratio of operations to bytes. */
 export type OperatorCost = {
-  /** What they do. */
+  /** Their kind. */
   kind: OperatorKind;
   /** The data type of their first tensor: `bfloat16`; `tf32` where torch computes products of `float32` in it. */
   dtype: string;
@@ -264,13 +264,13 @@ export type OperatorCost = {
   bytes: number;
 };
 
-/** What an operator does. */
+/** The kind of an operator. */
 export type OperatorKind = "matmul" | "attention" | "convolution" | "host_copy" | "async_host_copy" | "memory";
 
 /** How a recording ended. */
 export type Outcome = "finished" | "running" | "stopped_early" | "unfinished";
 
-/** What a recording holds of one device. */
+/** A recording's figures of one device. */
 export type DeviceSummary = {
   /** Which. */
   device: Device;
@@ -307,7 +307,7 @@ export type Moment = {
   seconds: number;
   /** The step, where there are steps. */
   step: number | null;
-  /** What the program was doing, where that is known. */
+  /** The phase of the program, if known. */
   phase: string | null;
   /** The innermost module that was running, where that is known. */
   module: string | null;
@@ -366,7 +366,7 @@ export type Axis = {
   breaks: AxisBreak[];
 };
 
-/** What is spread evenly along an axis. */
+/** The unit that is spread evenly along an axis. */
 export type AxisBy = "time" | "events" | "steps";
 
 /** A time, and where it lies. */
@@ -387,7 +387,7 @@ export type AxisBreak = {
 
 /** A band of the picture. */
 export type TimelineGroup = {
-  /** What it is about. */
+  /** Its subject. */
   name: string;
   /** Its peak. */
   peak: Bytes;
@@ -401,7 +401,7 @@ export type Levels = {
   allocated: Bytes;
   /** torch's total of active bytes; null for the CPU. */
   active: Bytes | null;
-  /** torch's total of reserved bytes; null for the CPU, and until the trace tells it. */
+  /** torch's total of reserved bytes; null for the CPU, and until the trace has it. */
   reserved: Bytes | null;
 };
 
@@ -421,7 +421,7 @@ export type TimelineTile = {
   allocated: Bytes[];
   /** The peak of active bytes; null for the CPU. */
   active: Bytes[] | null;
-  /** The peak of reserved bytes, 0 until the trace tells it; null where it never does. */
+  /** The peak of reserved bytes, 0 until the trace has it; null if it never does. */
   reserved: Bytes[] | null;
   /** The least that was allocated. */
   lowest: Bytes[];
@@ -429,7 +429,7 @@ export type TimelineTile = {
   events: number[];
 };
 
-/** What lies behind a picture over time. */
+/** The background of a picture over time. */
 export type Bands = {
   /** What the program did. */
   stretches: Stretch[];
@@ -441,7 +441,7 @@ export type Bands = {
   skipped: number;
 };
 
-/** A part of the recording in which the program did one thing. */
+/** A part of the recording with one phase. */
 export type Stretch = {
   /** `forward`, `backward` or `optimizer`. */
   name: string;
@@ -461,7 +461,7 @@ export type Marker = {
   name: string;
 };
 
-/** What a moment was: the end of a step, the beginning of a phase, a mark, a failed request. */
+/** The kind of a marker: the end of a step, the beginning of a phase, a mark, a failed request. */
 export type MarkerKind = "step" | "phase" | "mark" | "oom";
 
 /** A step. */
@@ -490,7 +490,7 @@ export type AllocationTile = {
   shapes: Ribbon[];
   /** The names of the categories. */
   categories: string[];
-  /** For each column how high all others lie, below the shapes. */
+  /** For each column the height of all others, below the ribbons. */
   rest: Bytes[];
 };
 
@@ -502,13 +502,13 @@ export type Ribbon = {
   category: number;
   /** Its height. */
   bytes: Bytes;
-  /** When it comes to lie where `ys` says, in seconds; the last is when it ends. */
+  /** The times at which it moves to each of `ys`, in seconds; the last is its end. */
   xs: number[];
   /** Where its lower edge is: one fewer than `xs`. */
   ys: Bytes[];
 };
 
-/** Who lies there. */
+/** The allocation at a point. */
 export type Hit = {
   /** The allocation; null above the stack, and for bytes of no recorded allocation. */
   allocation: number | null;
@@ -516,7 +516,7 @@ export type Hit = {
   group: number | null;
 };
 
-/** What filled a device at a time. */
+/** The live memory of a device at a time. */
 export type Report = {
   /** The version of floodmark that wrote the answer. */
   floodmark: string;
@@ -567,15 +567,15 @@ export type Fragmentation = {
   split: Bytes;
   /** Free blocks that are smaller than the largest request. */
   unusable: Bytes;
-  /** All that is free. */
+  /** All free bytes. */
   free: Bytes;
   /** How many free blocks there are. */
   free_blocks: number;
   /** The largest of them. */
   largest_free: Bytes;
-  /** What is reserved. */
+  /** Reserved bytes. */
   reserved: Bytes;
-  /** The part of what is reserved that is not allocated. */
+  /** The part of reserved bytes that is not allocated. */
   ratio: number;
 };
 
@@ -591,15 +591,15 @@ export type FragmentationAt = {
   split: Bytes;
   /** Free blocks that are smaller than the largest request. */
   unusable: Bytes;
-  /** All that is free. */
+  /** All free bytes. */
   free: Bytes;
   /** How many free blocks there are. */
   free_blocks: number;
   /** The largest of them. */
   largest_free: Bytes;
-  /** What is reserved. */
+  /** Reserved bytes. */
   reserved: Bytes;
-  /** The part of what is reserved that is not allocated. */
+  /** The part of reserved bytes that is not allocated. */
   ratio: number;
 };
 
@@ -613,7 +613,7 @@ export type Row = {
   count: number;
   /** The middle one of their sizes; the larger of two. */
   median: Bytes;
-  /** What the row is about: its line, module, operator, category or other name. */
+  /** The row's line, module, operator, category or other name. */
   location: string;
 } & (
   | {
@@ -679,7 +679,7 @@ export type Row = {
       weight: Bytes;
       /** Its gradient. */
       gradient: Bytes;
-      /** What optimizers remember of it from step to step. */
+      /** Its optimizer state. */
       optimizer_state: Bytes;
     }
   | {
@@ -693,7 +693,7 @@ export type Row = {
   | {
       /** Its name. */
       category: Category;
-      /** Its own peak over the whole recording, at whatever time; null where it was not asked for. */
+      /** Its own peak over the whole recording; null if not requested. */
       peak: Bytes | null;
       /** Its three largest allocations. */
       largest: Largest[];
@@ -768,7 +768,7 @@ export type Frame = {
   function: string;
 };
 
-/** What a tensor is to the program. */
+/** The category of a tensor. */
 export type Category = "parameter" | "buffer" | "gradient" | "optimizer state" | "activation" | "input" | "temporary" | "workspace" | "communication" | "KV cache" | "unknown";
 
 /** One of the largest allocations of a category. */
@@ -782,7 +782,7 @@ export type Largest = {
 /** The kind of a step of a program that generates. */
 export type StepKind = "prefill" | "decode";
 
-/** All that is known of one allocation. */
+/** The facts about one allocation. */
 export type AllocationCard = {
   /** Its number in the trace. */
   id: number;
@@ -790,7 +790,7 @@ export type AllocationCard = {
   device: Device;
   /** The size of its block. */
   bytes: Bytes;
-  /** What the program requested. */
+  /** The requested bytes. */
   requested: Bytes;
   /** Its address, as hexadecimal digits after `0x`: too large for a number of JavaScript. */
   address: string;
@@ -800,7 +800,7 @@ export type AllocationCard = {
   pool: string | null;
   /** Its category. */
   category: Category;
-  /** What the program was doing. */
+  /** The phase of the program. */
   phase: string | null;
   /** The step that allocated it, where there are steps. */
   step: number | null;
@@ -830,7 +830,7 @@ export type AllocationCard = {
   freed_seconds: number | null;
   /** Whether it was live when the recording began. */
   before_recording: boolean;
-  /** What the same operator allocated in the other direction. */
+  /** Allocations of the same operator in the other direction. */
   partner: Partner | null;
 };
 
@@ -846,9 +846,9 @@ export type CardFrame = {
   is_folded: boolean;
 };
 
-/** What the operator of an allocation allocated in the other direction. */
+/** The allocations of an operator in the other direction. */
 export type Partner = {
-  /** In which direction: `forward` or `backward`. */
+  /** The direction: `forward` or `backward`. */
   kind: PartnerKind;
   /** The allocations, nearest in time first. */
   ids: number[];
@@ -893,7 +893,7 @@ export type IcicleNode = {
   children: IcicleNode[];
 };
 
-/** One function between what called it and what it called. */
+/** One function with its callers and callees. */
 export type Sandwich = {
   /** The moment. */
   at: Moment;
@@ -975,7 +975,7 @@ export type SegmentBlock = {
   offset: number;
   /** How long it is. */
   bytes: Bytes;
-  /** What it is to the allocator. */
+  /** Its state. */
   state: SegmentBlockState;
   /** Its category, as an index into `categories`; null for a free block. */
   category: number | null;
@@ -985,7 +985,7 @@ export type SegmentBlock = {
   owner: number | null;
 };
 
-/** What a block is to the allocator. */
+/** The state of a block. */
 export type SegmentBlockState = "live" | "pending_free" | "free" | "unmapped";
 
 /** A line of the program, and a tensor where it has a name, with the blocks that it has. */
@@ -1126,15 +1126,15 @@ export type FragmentationPoint = {
   split: Bytes;
   /** Free blocks that are smaller than the largest request. */
   unusable: Bytes;
-  /** All that is free. */
+  /** All free bytes. */
   free: Bytes;
   /** How many free blocks there are. */
   free_blocks: number;
   /** The largest of them. */
   largest_free: Bytes;
-  /** What is reserved. */
+  /** Reserved bytes. */
   reserved: Bytes;
-  /** The part of what is reserved that is not allocated. */
+  /** The part of reserved bytes that is not allocated. */
   ratio: number;
 };
 
@@ -1186,7 +1186,7 @@ export type LeftOut = {
   bytes: Bytes;
 };
 
-/** What changed between two times of one trace. */
+/** The changes between two times of one trace. */
 export type RangeChanges = {
   /** The device. */
   device: Device;
@@ -1206,9 +1206,9 @@ export type RangeChanges = {
   rows: ChangeRow[];
 };
 
-/** What happened between two times. */
+/** The changes between two times. */
 export type Change = {
-  /** `allocated` less `freed`: the change of torch's total. */
+  /** `allocated` minus `freed`: the change of torch's total. */
   net: number;
   /** What was allocated. */
   allocated: Amount;
@@ -1228,7 +1228,7 @@ export type Amount = {
   count: number;
 };
 
-/** What one line, module or category did between two times. */
+/** The changes of one line, module or category between two times. */
 export type ChangeRow = {
   /** The line, module or category. */
   location: string;
@@ -1236,7 +1236,7 @@ export type ChangeRow = {
   file: string | null;
   /** The number of the line. */
   line: number | null;
-  /** `allocated` less `freed`: the change of torch's total. */
+  /** `allocated` minus `freed`: the change of torch's total. */
   net: number;
   /** What was allocated. */
   allocated: Amount;
@@ -1332,7 +1332,7 @@ export type Leak = {
   steps: number;
   /** In how many of them it grew. */
   grew: number;
-  /** What most of the bytes are to the program. */
+  /** The category of most of the bytes. */
   category: Category;
   /** The line, in words. */
   location: string;
@@ -1350,7 +1350,7 @@ export type Leak = {
   frames: Frame[];
 };
 
-/** What grew between two traces. */
+/** The changes between two traces. */
 export type Diff = {
   /** The version of floodmark that wrote the answer. */
   floodmark: string;
@@ -1370,7 +1370,7 @@ export type Diff = {
   active: Total | null;
   /** torch's totals of reserved bytes; null for the CPU. */
   reserved: Total | null;
-  /** The highest totals, whatever the times are. */
+  /** The peaks, independent of the times. */
   peaks: Peaks;
   /** What the recording misses. */
   losses: LossesOfBoth;
@@ -1396,9 +1396,9 @@ export type Total = {
   a: Bytes;
   /** In the second one. */
   b: Bytes;
-  /** `b` less `a`. */
+  /** `b` minus `a`. */
   change: number;
-  /** The same in percent of `a`; null where `a` is nothing. */
+  /** The same in percent of `a`; null where `a` is 0. */
   percent: number | null;
 };
 
@@ -1420,7 +1420,7 @@ export type LossesOfBoth = {
 
 /** A row of a diff: these fields, and those of its grouping. */
 export type DiffRow = {
-  /** `b` less `a`. */
+  /** `b` minus `a`. */
   change: number;
   /** What is allocated in the first trace. */
   a: Bytes;
@@ -1430,7 +1430,7 @@ export type DiffRow = {
   count_a: number;
   /** How many in the second one. */
   count_b: number;
-  /** What the row is about: its line, module, operator, category or other name. */
+  /** The row's line, module, operator, category or other name. */
   location: string;
 } & (
   | {
@@ -1456,7 +1456,7 @@ export type DiffRow = {
       shape: string | null;
       /** The dtype. */
       dtype: string | null;
-      /** What they are to the program. */
+      /** Their category. */
       category: Category;
     }
   | Record<never, never>
@@ -1492,7 +1492,7 @@ export type DiffCurve = {
   peak: DiffPoint;
   /** The time that is compared. */
   at: DiffPoint;
-  /** The way, in order. */
+  /** The points of the curve, in order. */
   points: DiffPoint[];
 };
 
@@ -1530,7 +1530,7 @@ export type DiffNode = {
   a: Bytes;
   /** What the second trace has. */
   b: Bytes;
-  /** `b` less `a`. */
+  /** `b` minus `a`. */
   change: number;
   /** What it allocated itself: the change. */
   own_change: number;
@@ -1540,7 +1540,7 @@ export type DiffNode = {
   children: DiffNode[];
 };
 
-/** What happened to a node from the first trace to the second. */
+/** The change of a node from the first trace to the second. */
 export type DiffKind = "same" | "grown" | "shrunk" | "new" | "gone";
 
 /** The peaks of all ranks. */
@@ -1593,7 +1593,7 @@ export type RankLines = {
 
 /** What one line of the program has allocated on each rank at its peak. */
 export type RankLine = {
-  /** The line, or what stands for it where there is none. */
+  /** The line, or a description if there is none. */
   location: string;
   /** The file; null for blocks without a Python frame. */
   file: string | null;
@@ -1633,9 +1633,9 @@ export type OomReport = {
   is_own_limit: boolean;
   /** The memory of the device, where known. */
   total: Bytes | null;
-  /** What was free on the device, where known. */
+  /** The free memory of the device, if known. */
   device_free: Bytes | null;
-  /** What is in use outside torch, the CUDA context included, where known. */
+  /** Memory in use outside torch, including the CUDA context, if known. */
   outside_torch: Bytes | null;
   /** torch's reserved bytes; null for the CPU. */
   reserved: Bytes | null;
@@ -1665,11 +1665,11 @@ export type OomReport = {
   proofs: Proof[];
   /** Whether nothing was allocated on the device after it: the recording ends there. */
   is_last: boolean;
-  /** What the proofs say nothing about, as a sentence: what the program requests after this request. */
+  /** A sentence about what the proofs do not cover: later requests of the program. */
   scope: string;
-  /** What filled the memory, by line. */
+  /** Live memory, by line. */
   lines: Row[];
-  /** What filled the memory, by module. */
+  /** Live memory, by module. */
   modules: Row[];
   /** What the recording misses. */
   losses: Losses;
@@ -1688,7 +1688,7 @@ export type Proof = {
   fits: boolean;
 };
 
-/** What to change in a program, with the bytes that each change saves. */
+/** Advice for a program, with the bytes that each change saves. */
 export type AdviceReport = {
   /** The version of floodmark that wrote the answer. */
   floodmark: string;
@@ -1696,17 +1696,17 @@ export type AdviceReport = {
   format: number;
   /** The device. */
   device: Device;
-  /** The peak of allocated bytes; where an allocation failed, what it would have been had it succeeded. */
+  /** The peak of allocated bytes; after a failed allocation, the peak that its success would give. */
   peak_allocated: Bytes;
   /** The peak of reserved bytes, in the same way; null without a caching allocator. */
   peak_reserved: Bytes | null;
   /** How many allocations failed in the recording. */
   failed_requests: number;
-  /** Whether the simulation comes to what was recorded; null when nothing could be simulated. */
+  /** Whether the simulation agrees with the recording; null when nothing could be simulated. */
   is_reproduced: boolean | null;
-  /** What fills the memory at the failed allocation, or else at the peak: the largest cause first. */
+  /** The causes of live memory at the failed allocation, or else at the peak: the largest first. */
   causes: Cause[];
-  /** What was checked without a finding, or could not be checked. */
+  /** Checks without a finding, and checks that were not possible. */
   notes: string[];
   /** What to change, the largest saving first. */
   advice: Advice[];
@@ -1722,39 +1722,39 @@ export type Cause = {
   bytes: Bytes;
   /** How many allocations. */
   count: number;
-  /** What it is, in words. */
+  /** Its description. */
   name: string;
-  /** The location with the most bytes of it. */
+  /** The location with most of its bytes. */
   location: string | null;
 };
 
-/** What a part of the peak is. */
+/** The cause of a part of the peak. */
 export type CauseKind = "logits" | "block_activations" | "activations" | "parameters" | "gradients" | "optimizer_state" | "optimizer_temporaries" | "temporaries" | "inputs" | "buffers" | "workspaces" | "communication" | "kv_cache" | "failed_allocation" | "unknown";
 
-/** One thing to change. */
+/** One change. */
 export type Advice = {
-  /** What it is about. */
+  /** Its subject. */
   kind: AdviceKind;
-  /** What was found. */
+  /** The finding. */
   finding: string;
   /** What to do. */
   change: string;
-  /** What the figures assume of the changed program; empty where they assume nothing. */
+  /** The assumptions about the changed program; empty if there are none. */
   assumes: string;
-  /** How much less would be allocated at the peak. */
+  /** By how much the peak of allocated bytes falls. */
   saves_allocated: Bytes;
-  /** How much less would be reserved at most; null without a caching allocator. */
+  /** By how much the peak of reserved bytes falls; null without a caching allocator. */
   saves_reserved: Bytes | null;
-  /** The peak of what would be allocated. */
+  /** The peak of allocated bytes with the change. */
   peak_allocated: Bytes;
   /** The peak of reserved bytes with the change. */
   peak_reserved: Bytes | null;
 };
 
-/** What a change is about. */
+/** The subject of a change. */
 export type AdviceKind = "allocator_settings" | "leak" | "idle" | "stale_gradients" | "optimizer_temporaries" | "checkpointing" | "logits";
 
-/** What other allocator settings, or another amount of memory, would have done. */
+/** The results of other allocator settings, or of another amount of memory. */
 export type Simulation = {
   /** The version of floodmark that wrote the answer. */
   floodmark: string;
@@ -1766,13 +1766,13 @@ export type Simulation = {
   torch: TorchVersion;
   /** What was recorded. */
   recorded: RecordedRun;
-  /** Whether the rules give what was recorded, under its own settings. */
+  /** Whether the rules reproduce the recording under its own settings. */
   is_reproduced: boolean;
   /** The simulated runs. */
   runs: SimulatedRun[];
   /** The number of the best run: none fails, and it reserves least; null when there is one only, or all fail. */
   best: number | null;
-  /** What the runs do not show, as a sentence, where the recording has a failed allocation: what the program requests after it. */
+  /** A sentence about what the runs do not show, if the recording has a failed allocation: the requests after it. */
   scope: string | null;
   /** What the recording misses. */
   losses: Losses;
@@ -1801,13 +1801,13 @@ export type RecordedRun = {
 export type SimulatedRun = {
   /** `PYTORCH_CUDA_ALLOC_CONF`. */
   alloc_conf: string;
-  /** The most that torch could reserve; null for as much as it takes. */
+  /** The most that torch could reserve; null for no limit. */
   memory: Bytes | null;
   /** The simulated peak of allocated bytes. */
   peak_allocated: Bytes;
   /** The simulated peak of reserved bytes. */
   peak_reserved: Bytes;
-  /** `peak_reserved` less `peak_allocated`. */
+  /** `peak_reserved` minus `peak_allocated`. */
   waste: Bytes;
   /** How often cached memory would have been returned to the driver to make room. */
   retries: number;
