@@ -40,12 +40,12 @@ pub(crate) struct Aligner<'a> {
 }
 
 impl<'a> Aligner<'a> {
-    /// `renames` has the renamed files: the path in `a`, or its end, and the path in `b`.
-    pub(crate) fn new(a: &'a Trace, b: &'a Trace, renames: &[(String, String)]) -> Self {
+    /// `given` has the renamed files: the path in `a`, or its end, and the path in `b`.
+    pub(crate) fn new(a: &'a Trace, b: &'a Trace, given: &[(String, String)]) -> Self {
         let functions = [Functions::in_trace(a), Functions::in_trace(b)];
         let scripts = main_script(a).zip(main_script(b));
         let files = functions.each_ref().map(Functions::users_files);
-        let renamed = renamed(files, renames, scripts);
+        let renamed = renamed(files, given, scripts);
         Self { functions, renamed, spots: HashMap::new() }
     }
 
@@ -102,11 +102,11 @@ const LONGEST_ENDING: usize = 16;
 /// The names in A of the files of B.
 fn renamed<'a>(
     [mut a, mut b]: [BTreeSet<&'a str>; 2],
-    renames: &[(String, String)],
+    given: &[(String, String)],
     scripts: Option<(&'a str, &'a str)>,
 ) -> BTreeMap<&'a str, &'a str> {
     let mut renamed = BTreeMap::new();
-    for (old, new) in renames {
+    for (old, new) in given {
         if let (Some(in_a), Some(in_b)) = (named(&a, old), named(&b, new)) {
             a.remove(in_a);
             b.remove(in_b);
@@ -172,13 +172,13 @@ mod tests {
     fn paired_with(
         a: &[&'static str],
         b: &[&'static str],
-        renames: &[(&str, &str)],
+        given: &[(&str, &str)],
         scripts: Option<(&'static str, &'static str)>,
     ) -> Vec<(&'static str, &'static str)> {
-        let renames: Vec<(String, String)> =
-            renames.iter().map(|(old, new)| ((*old).to_owned(), (*new).to_owned())).collect();
+        let given: Vec<(String, String)> =
+            given.iter().map(|(old, new)| ((*old).to_owned(), (*new).to_owned())).collect();
         let files = [a, b].map(|files| files.iter().copied().collect());
-        renamed(files, &renames, scripts).into_iter().collect()
+        renamed(files, &given, scripts).into_iter().collect()
     }
 
     #[test]
