@@ -123,6 +123,7 @@ impl<'a> Columns<'a> {
 
     fn of_steps(&mut self) {
         self.small("step", fact!(Step, step => *step));
+        self.text("kind", fact!(Step, kind => kind.map(StepKind::name)));
         self.flag("is_finished", fact!(Step, is_finished => *is_finished));
         self.bytes("peak", fact!(Step, peak => *peak));
         self.bytes("end", fact!(Step, end => *end));

@@ -129,7 +129,7 @@ impl EstimateRequest {
 
     /// What is printed of an estimate: for the terminal with bars and colours, or JSON.
     fn printed(&self, estimate: &Estimate) -> PyResult<String> {
-        floodmark::printed(&estimate.0, self.0.answer).map_err(wrong_argument)
+        floodmark::printed(&estimate.0, &self.0).map_err(wrong_argument)
     }
 }
 

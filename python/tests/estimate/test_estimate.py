@@ -146,7 +146,7 @@ def test_a_program_that_does_not_fit_fails_as_it_would(training):
     assert "Tried to allocate" not in text
     assert "see why memory ran out with `floodmark oom b.flood`" in shown.stderr
     explained = training.floodmark("oom", "b.flood")
-    assert "`floodmark plan --memory 1024MiB train.py --batch 9`" in explained.stderr
+    assert "`floodmark plan --gpu t4 --memory 1GiB train.py --batch 9`" in explained.stderr
 
 
 @pytest.mark.parametrize("asked", [900, 2000])

@@ -100,11 +100,14 @@ impl TryAnswer {
 }
 
 /// What the process of an estimate prints.
-pub fn printed(found: &Estimate, form: AnswerForm) -> serde_json::Result<String> {
-    match form {
-        AnswerForm::Text => Ok(show(found)),
-        AnswerForm::Json => Ok(serde_json::to_string(found)? + "\n"),
-        AnswerForm::Try => serde_json::to_string(&TryAnswer::from(found)),
+pub fn printed(found: &Estimate, request: &EstimateRequest) -> serde_json::Result<String> {
+    // Fake tensors record operators always; they are listed where `--ops` requested them.
+    let op_calls = found.op_calls.clone().filter(|_| request.run.recording.ops);
+    let found = Estimate { op_calls, ..found.clone() };
+    match request.answer {
+        AnswerForm::Text => Ok(show(&found)),
+        AnswerForm::Json => Ok(serde_json::to_string(&found)? + "\n"),
+        AnswerForm::Try => serde_json::to_string(&TryAnswer::from(&found)),
     }
 }
 
