@@ -11,7 +11,7 @@ use arrow_array::{
 };
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
-use floodmark_analysis::{By, Detail, Frame, Report, Row};
+use floodmark_analysis::{By, Detail, Frame, Report, Row, StepKind};
 use floodmark_trace::Bytes;
 
 /// A function from a row to one field of its grouping; `None` for a row of another grouping.

@@ -4,7 +4,7 @@ use floodmark_analysis::{Cause, DeviceEstimate, Estimate, StepPeaks, Unknown};
 use floodmark_trace::{AppliedChange, Bytes, PhantomEnd, StepCost};
 use serde::{Deserialize, Serialize};
 
-use crate::requests::estimate::AnswerForm;
+use crate::requests::estimate::{AnswerForm, EstimateRequest};
 use crate::text::stdout_style::show;
 
 /// What a try says. Its process writes it, and `fit` and `plan` read it.
