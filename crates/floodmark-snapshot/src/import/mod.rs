@@ -29,7 +29,9 @@ pub(crate) fn import(value: Value, mut contents: Contents) -> Result<Trace, Snap
             (contents.snapshot.segments, traces.unwrap_or_default())
         }
         Value::List(ListOf::Segments, range) => (Some(range), Vec::new()),
-        Value::Stack(0) => return Err(SnapshotError::NotASnapshot { found: "an empty list" }),
+        Value::Stack(0) => {
+            return Err(SnapshotError::NotASnapshot { found: "a list without segments" });
+        }
         Value::Opaque
         | Value::Int(_)
         | Value::String(_)

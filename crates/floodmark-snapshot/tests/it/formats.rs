@@ -298,7 +298,7 @@ fn other_files_are_refused_with_a_hint() {
         (&other.protocol_4(), "this is a pickle of something else, not of a memory snapshot"),
         (
             &Py::List(vec![]).protocol_4(),
-            "this is a pickle of an empty list, not of a memory snapshot",
+            "this is a pickle of a list without segments, not of a memory snapshot",
         ),
         (&Py::None.protocol_4(), "this is a pickle of something else, not of a memory snapshot"),
         (b"PK\x03\x04...", "this is a zip file, as `torch.save` writes, not a memory snapshot"),
