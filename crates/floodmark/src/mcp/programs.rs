@@ -32,6 +32,7 @@ use crate::requests::estimate::{AnswerForm, EstimateRequest};
 use crate::requests::run::RunRequest;
 use crate::requests::{estimate, run};
 use crate::text::failure::{Context, Problem, Result};
+use crate::tries::requested;
 
 /// The argument that says how long a program may run.
 pub(super) const TIME_LIMIT: &str = "time_limit";
@@ -119,7 +120,8 @@ async fn estimated(
     let json: Value = serde_json::from_slice(&done.stdout)
         .map_err(|_| Refusal::NoEstimate(estimate::tail(&done.stderr)))
         .context("Failed to answer `estimate`")?;
-    let mut text = text_of(output, json.clone())
+    let lists_operators = request.run.recording.ops;
+    let mut text = text_of(output, json.clone(), lists_operators)
         .await
         .unwrap_or_else(|| String::from_utf8_lossy(&done.stdout).into_owned());
     if json["fits"].is_null() {
@@ -131,9 +133,10 @@ async fn estimated(
 }
 
 /// The text of an answer that follows from one trace; that of several processes does not.
-async fn text_of(trace: PathBuf, json: Value) -> Option<String> {
+async fn text_of(trace: PathBuf, json: Value, lists_operators: bool) -> Option<String> {
     let text = spawn_blocking(move || {
         let found = floodmark_analysis::estimate(&open_trace(&trace).ok()?).ok()?;
+        let found = requested(found, lists_operators);
         // Both were parsed: the last digit of a fraction may depend on it.
         let parsed: Value = serde_json::from_str(&serde_json::to_string(&found).ok()?).ok()?;
         (parsed == json).then(|| render(&found))

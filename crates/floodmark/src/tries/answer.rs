@@ -99,11 +99,15 @@ impl TryAnswer {
     }
 }
 
+/// The part of an estimate that was requested: fake tensors record operators always, `--ops` lists them.
+pub(crate) fn requested(found: Estimate, lists_operators: bool) -> Estimate {
+    let op_calls = found.op_calls.filter(|_| lists_operators);
+    Estimate { op_calls, ..found }
+}
+
 /// What the process of an estimate prints.
 pub fn printed(found: &Estimate, request: &EstimateRequest) -> serde_json::Result<String> {
-    // Fake tensors record operators always; they are listed where `--ops` requested them.
-    let op_calls = found.op_calls.clone().filter(|_| request.run.recording.ops);
-    let found = Estimate { op_calls, ..found.clone() };
+    let found = requested(found.clone(), request.run.recording.ops);
     match request.answer {
         AnswerForm::Text => Ok(show(&found)),
         AnswerForm::Json => Ok(serde_json::to_string(&found)? + "\n"),

@@ -21,6 +21,7 @@ use crate::requests::estimate::{self, EstimateRequest};
 use crate::text::failure::Result;
 pub(crate) use crate::tries::answer::TryAnswer;
 pub use crate::tries::answer::printed;
+pub(crate) use crate::tries::answer::requested;
 use crate::tries::cache::Cache;
 use crate::tries::interruption::Interruption;
 use crate::tries::runner::{Output, Runner};
