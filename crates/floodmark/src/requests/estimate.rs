@@ -62,24 +62,25 @@ pub enum AnswerForm {
 impl EstimateRequest {
     /// What `fit` and `plan` request: nothing is said, and a program that runs out of memory is not run again.
     pub(crate) fn of_try(phantom: &PhantomArgs, program: ProgramArgs) -> Result<Self> {
+        let machine = machine(phantom)?;
         let run =
             RunRequest { force: true, quiet: true, ..RunRequest::of_program("estimate", program)? };
-        let request = Self::new(phantom, run)?;
+        let request = Self::new(phantom, machine, run);
         Ok(Self { reruns: false, answer: AnswerForm::Try, ..request })
     }
 
-    fn new(phantom: &PhantomArgs, run: RunRequest) -> Result<Self> {
-        Ok(Self {
+    fn new(phantom: &PhantomArgs, machine: PhantomMachine, run: RunRequest) -> Self {
+        Self {
             run: RunRequest { changes: phantom.changes.clone(), ..run },
             engine: phantom.engine.map(Engine::from),
-            machine: machine(phantom)?,
+            machine,
             steps: phantom.steps,
             until_steady: false,
             reruns: true,
             counts_operators: false,
             measures_step: phantom.measure_step,
             answer: AnswerForm::Text,
-        })
+        }
     }
 
     /// Leaves out the memory of the host, which makes a recording faster.
@@ -90,6 +91,7 @@ impl EstimateRequest {
 }
 
 pub(crate) fn request(args: EstimateArgs) -> Result<EstimateRequest> {
+    let machine = machine(&args.phantom)?;
     let run = RunRequest {
         output: args.output,
         recording: args.recording.into(),
@@ -101,7 +103,7 @@ pub(crate) fn request(args: EstimateArgs) -> Result<EstimateRequest> {
     Ok(EstimateRequest {
         reruns: !args.no_rerun,
         answer,
-        ..EstimateRequest::new(&args.phantom, run)?
+        ..EstimateRequest::new(&args.phantom, machine, run)
     })
 }
 
