@@ -150,20 +150,22 @@ def test_a_change_in_a_module_elsewhere_is_seen(cached):
     words = ("fit", "--gpu", "t4", "--memory", "1GiB", "--vary", "B=1..64", "--json")
 
     def fit():
+        """The largest value, and whether the run that proves it is from an earlier run."""
         done = cached.floodmark(*words, "project/p.py", "{B}")
         found = answer(done, "fit")
-        earlier = [tried["from_earlier_run"] for tried in found["tries"]]
-        return found["largest"], all(earlier), done
+        # Of two tries at a time, the one that is not needed may end before it has an answer.
+        proof = [t for t in found["tries"] if t["values"] == [found["largest"]]]
+        return found["largest"], [tried["from_earlier_run"] for tried in proof], done
 
-    assert fit()[:2] == (64, False)
+    assert fit()[:2] == (64, [False])
     largest, is_earlier, done = fit()
-    assert (largest, is_earlier) == (64, True)
+    assert (largest, is_earlier) == (64, [True])
     assert "from an earlier run, 20" in done.stderr
     (library / "model.py").write_text("MIB = 100\n")
-    assert fit()[:2] == (7, False)
+    assert fit()[:2] == (7, [False])
     # A module that is new may hide another, or be one that was looked for in vain.
     (library / "extra.py").write_text("")
-    assert fit()[:2] == (7, False)
+    assert fit()[:2] == (7, [False])
     text = cached.floodmark(*words[:-1], "project/p.py", "{B}").stdout
     assert "are from an earlier run, 20" in text
 

@@ -77,16 +77,22 @@ def test_each_of_1000_signals_raises_once(
 COUNTING = """
 import torch
 torch.set_num_threads(1)
+
+def train():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model(torch.ones(2, 8)).sum().backward()
+    optimizer.step()
+
+# The first optimizer imports libraries: one whose import is interrupted stays broken.
+train()
 caught = -1
 while caught < 20:
     try:
         caught += 1
         print(f"caught {caught}.", flush=True)
         while True:
-            model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
-            optimizer = torch.optim.SGD(model.parameters(), 0.1)
-            model(torch.ones(2, 8)).sum().backward()
-            optimizer.step()
+            train()
     except KeyboardInterrupt:
         torch.set_grad_enabled(True)
 """
