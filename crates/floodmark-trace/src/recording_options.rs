@@ -21,6 +21,8 @@ pub struct RecordingOptions {
     /// After how many events the recording stops, checked whenever events are written to a file; null for no limit.
     /// Without a file, events that fit in memory are always kept.
     pub max_events: Option<u64>,
+    /// After how many seconds the recording stops, checked whenever events are written or kept; null for no limit.
+    pub max_seconds: Option<u64>,
     /// Whether forked child processes are recorded too, each in its own file.
     pub follow_fork: bool,
 }
@@ -42,6 +44,7 @@ impl Default for RecordingOptions {
             source: false,
             max_memory: 256 << 20,
             max_events: None,
+            max_seconds: None,
             follow_fork: false,
         }
     }

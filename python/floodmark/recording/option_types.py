@@ -25,5 +25,8 @@ class RecordingOptions(TypedDict, total=False):
     max_events: int | None
     """After how many events the recording stops, checked whenever events are written to a file;
     null for no limit. Without a file, events that fit in memory are always kept."""
+    max_seconds: int | None
+    """After how many seconds the recording stops, checked whenever events are written or kept;
+    null for no limit."""
     follow_fork: bool
     """Whether forked child processes are recorded too, each in its own file."""

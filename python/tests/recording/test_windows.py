@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import threading
+import time
 
 import pytest
 import torch
@@ -413,6 +414,25 @@ def test_a_limit_of_events_stops_a_recording_with_a_file(tmp_path, capsys):
     assert f"may have {most} (`max_events`)" in found["losses"][0]
     assert "recording stopped early" in capsys.readouterr().err
     assert one.failure
+
+
+def test_a_limit_of_time_stops_a_recording_and_not_the_program(tmp_path, capsys):
+    path = tmp_path / "limited.flood"
+    with floodmark.trace(path, devices="cpu", max_seconds=1) as one:
+        early = torch.zeros(8001)
+        deadline = time.monotonic() + 60
+        losses = []
+        while not any("stopped" in loss for loss in losses) and time.monotonic() < deadline:
+            torch.zeros(1)
+            time.sleep(0.1)
+            losses = floodmark.Trace.open(path).summary()["losses"]
+        late = torch.zeros(8002)
+    losses = floodmark.Trace.open(path).summary()["losses"]
+    assert any("may be for 1 s (`max_seconds`)" in loss for loss in losses), losses
+    assert 8001 in live_in(one)
+    assert 8002 not in live_in(one)
+    assert "recording stopped early" in capsys.readouterr().err
+    del early, late
 
 
 def test_two_compat_objects_at_once_inside_a_recording():

@@ -38,7 +38,7 @@ pub(crate) struct Sink {
     /// Events that were written, or are in memory.
     events: u64,
     has_failed: bool,
-    /// The window has as many events as it may have.
+    /// The window has reached a limit of its options.
     is_full: bool,
     /// A write failed, and may have left a part of its bytes in the file.
     is_torn: bool,
@@ -194,20 +194,32 @@ impl Sink {
         flushed
     }
 
-    /// Stops at the window's limit of events. Those that fit in memory never exceed it.
+    /// Stops the window at one of its limits.
     fn note_full(&mut self, recording: &Recording) {
-        let is_on_disk = matches!(self.output, Output::File(_));
-        if let Some(most) = self.state.options.max_events
-            && self.events >= most
-            && (is_on_disk || self.state.memory.lock().is_full(recording.budget.window_bytes()))
-        {
+        let limit = self.limit_of_events(recording).or_else(|| self.limit_of_time(recording));
+        if let Some(reason) = limit {
             self.is_full = true;
-            let reason = format!(
-                "the window has {} events, and may have {most} (`max_events`)",
-                self.events
-            );
             self.state.fail(&reason, recording.nanos());
         }
+    }
+
+    /// Why the window takes no more events, if it has as many as it may have. Those that fit in memory never exceed it.
+    fn limit_of_events(&self, recording: &Recording) -> Option<String> {
+        let most = self.state.options.max_events.filter(|most| self.events >= *most)?;
+        let is_on_disk = matches!(self.output, Output::File(_));
+        (is_on_disk || self.state.memory.lock().is_full(recording.budget.window_bytes())).then(
+            || format!("the window has {} events, and may have {most} (`max_events`)", self.events),
+        )
+    }
+
+    /// Why the window takes no more events, if it was open for as long as it may be.
+    fn limit_of_time(&self, recording: &Recording) -> Option<String> {
+        let most = self.state.options.max_seconds?;
+        let seconds =
+            recording.nanos().saturating_sub(self.state.window.start_nanos) / 1_000_000_000;
+        (seconds >= most).then(|| {
+            format!("the window was open for {seconds} s, and may be for {most} s (`max_seconds`)")
+        })
     }
 
     /// Creates the file of a window that is still open.

@@ -16,6 +16,9 @@ pub(crate) struct RecordingArgs {
     /// Stop recording after N events, and say so in the trace; the program runs on
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_events: Option<u64>,
+    /// Stop recording after N seconds, and say so in the trace; the program runs on
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_seconds: Option<u64>,
     /// Record forked child processes too, each in its own file
     #[arg(long)]
     follow_fork: bool,
@@ -37,8 +40,8 @@ pub(crate) struct SharedRecordingArgs {
 
 impl From<RecordingArgs> for RecordingOptions {
     fn from(args: RecordingArgs) -> Self {
-        let RecordingArgs { no_stacks, shared, max_events, follow_fork } = args;
-        Self { stacks: !no_stacks, max_events, follow_fork, ..shared.into() }
+        let RecordingArgs { no_stacks, shared, max_events, max_seconds, follow_fork } = args;
+        Self { stacks: !no_stacks, max_events, max_seconds, follow_fork, ..shared.into() }
     }
 }
 
