@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use floodmark::{LeftToDo, Target};
+use floodmark::{NextAction, Target};
 use floodmark_profiles::Change;
 use floodmark_text::terminal_safe::safe_lines;
 use floodmark_trace::Engine;
@@ -162,10 +162,10 @@ pub(crate) fn parse_change(text: &str) -> PyResult<(String, String)> {
 #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python string")]
 pub(crate) fn main(py: Python<'_>, args: Vec<OsString>, python: OsString) -> PyResult<Py<PyAny>> {
     Ok(match py.detach(|| floodmark::main(&args, &python)) {
-        LeftToDo::Exit(status) => (status as u8).into_pyobject(py)?.into_any().unbind(),
-        LeftToDo::Run(request) => Py::new(py, RunRequest(request))?.into_any(),
-        LeftToDo::Doctor { json } => Py::new(py, DoctorRequest { json })?.into_any(),
-        LeftToDo::Version(version) => version.into_pyobject(py)?.into_any().unbind(),
-        LeftToDo::Estimate(request) => Py::new(py, EstimateRequest(*request))?.into_any(),
+        NextAction::Exit(status) => (status as u8).into_pyobject(py)?.into_any().unbind(),
+        NextAction::Run(request) => Py::new(py, RunRequest(request))?.into_any(),
+        NextAction::Doctor { json } => Py::new(py, DoctorRequest { json })?.into_any(),
+        NextAction::Version(version) => version.into_pyobject(py)?.into_any().unbind(),
+        NextAction::Estimate(request) => Py::new(py, EstimateRequest(*request))?.into_any(),
     })
 }

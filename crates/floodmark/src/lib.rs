@@ -63,61 +63,61 @@ use commands::{
     advise, annotate, diff, export, gpus, info, leaks, oom, report, shell, simulate, view,
 };
 use requests::{estimate, run};
+use text::command_output::CommandOutput;
 use text::output;
-use text::said::Said;
 
 use crate::text::failure::{Failure, Result};
 
-/// What is left to do after [`main`].
+/// What the caller of [`main`] does next.
 #[derive(Debug, Clone, PartialEq)]
-pub enum LeftToDo {
-    /// Nothing but to exit.
+pub enum NextAction {
+    /// Exit.
     Exit(ExitStatus),
-    /// To record a program.
+    /// Record a program.
     Run(RunRequest),
-    /// To record a program on a phantom GPU.
+    /// Record a program on a simulated GPU.
     Estimate(Box<EstimateRequest>),
-    /// To find out what works here, for [`show_doctor`].
+    /// Check what works in this environment, and pass the facts to [`show_doctor`].
     Doctor {
         /// Whether to print JSON.
         json: bool,
     },
-    /// To print the version, `floodmark 0.1.0`, with what the caller adds to it.
+    /// Print this version, `floodmark 0.1.0`, followed by that of torch.
     Version(String),
 }
 
-/// Carries out a command line; its first word is the name of the program. `python` is the interpreter into
-/// which floodmark is installed: `fit` and `plan` run programs with it.
-pub fn main(args: &[OsString], python: &OsStr) -> LeftToDo {
+/// Runs a command line; its first word is the name of the program. `python` is the interpreter in which
+/// floodmark is installed: `fit` and `plan` run programs with it.
+pub fn main(args: &[OsString], python: &OsStr) -> NextAction {
     let hint = misplaced::hint(&args::Cli::command(), args);
     let cli = match args::Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) if error.kind() == ErrorKind::DisplayVersion => {
-            return LeftToDo::Version(error.to_string().trim_end().to_owned());
+            return NextAction::Version(error.to_string().trim_end().to_owned());
         }
         Err(error) => {
             let status = output::usage(&error, &args::usage_error(args));
             if status != ExitStatus::Done {
                 output::hint(hint.as_deref());
             }
-            return LeftToDo::Exit(status);
+            return NextAction::Exit(status);
         }
     };
-    // A bug of ours must look like one, also inside somebody's Python process.
-    catch_unwind(AssertUnwindSafe(|| carry_out(cli.command, hint, python)))
-        .unwrap_or(LeftToDo::Exit(ExitStatus::Failed))
+    // A panic ends with exit status 2, also inside a Python process.
+    catch_unwind(AssertUnwindSafe(|| run_command(cli.command, hint, python)))
+        .unwrap_or(NextAction::Exit(ExitStatus::Failed))
 }
 
-fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> LeftToDo {
-    let said = match command {
+fn run_command(command: args::Command, hint: Option<String>, python: &OsStr) -> NextAction {
+    let result = match command {
         args::Command::Run(args) => match run::request(args) {
-            Ok(request) => return LeftToDo::Run(RunRequest { hint, ..request }),
+            Ok(request) => return NextAction::Run(RunRequest { hint, ..request }),
             Err(error) => Err(error),
         },
         args::Command::Estimate(args) => match estimate::request(args) {
             Ok(mut request) => {
                 request.run.hint = hint;
-                return LeftToDo::Estimate(Box::new(request));
+                return NextAction::Estimate(Box::new(request));
             }
             Err(error) => Err(error),
         },
@@ -128,47 +128,47 @@ fn carry_out(command: args::Command, hint: Option<String>, python: &OsStr) -> Le
         args::Command::Plan(args) => {
             output::hint(hint.as_deref());
             match plan::plan(&args, python) {
-                Ok(planned) => {
-                    let Some(mut run) = planned.run.filter(|_| planned.said.objection.is_none())
+                Ok(outcome) => {
+                    let Some(mut run) = outcome.run.filter(|_| outcome.output.failure.is_none())
                     else {
-                        return LeftToDo::Exit(finished(Ok(planned.said)));
+                        return NextAction::Exit(print_output(Ok(outcome.output)));
                     };
-                    planned.said.print();
-                    // This process becomes the program; it returns only where that failed.
+                    outcome.output.print();
+                    // Replaces this process; returns only if that failed.
                     Err(Failure::from(run.exec()).context("Failed to run the program"))
                 }
                 Err(error) => Err(error),
             }
         }
         args::Command::Gpus(args) => gpus::gpus(&args),
-        args::Command::Mcp(args) => mcp::mcp(&args, python).map(Said::from),
-        args::Command::Doctor(args) => return LeftToDo::Doctor { json: args.json },
-        args::Command::Schema => Said::json(&schema::of_commands()),
+        args::Command::Mcp(args) => mcp::mcp(&args, python).map(CommandOutput::from),
+        args::Command::Doctor(args) => return NextAction::Doctor { json: args.json },
+        args::Command::Schema => CommandOutput::json(&schema::of_commands()),
         args::Command::Completions(args) => Ok(shell::completions(&args)),
         args::Command::Man(args) => shell::man(&args),
         args::Command::Info(args) => info::info(&args),
         args::Command::Report(args) => report::report(&args),
         args::Command::Annotate(args) => annotate::annotate(&args),
         args::Command::Diff(args) => diff::diff(&args),
-        args::Command::View(args) => view::view(&args).map(Said::from),
-        args::Command::Export(args) => export::export(&args).map(Said::from),
+        args::Command::View(args) => view::view(&args).map(CommandOutput::from),
+        args::Command::Export(args) => export::export(&args).map(CommandOutput::from),
         args::Command::Simulate(args) => simulate::simulate(&args),
         args::Command::Oom(args) => oom::oom(&args),
-        args::Command::Metrics(args) => metrics::metrics(&args).map(Said::from),
-        args::Command::Top(args) => top::top(&args).map(Said::from),
+        args::Command::Metrics(args) => metrics::metrics(&args).map(CommandOutput::from),
+        args::Command::Top(args) => top::top(&args).map(CommandOutput::from),
         args::Command::Advise(args) => advise::advise(&args),
         args::Command::Leaks(args) => leaks::leaks(&args),
     };
-    LeftToDo::Exit(finished(said))
+    NextAction::Exit(print_output(result))
 }
 
-/// Prints what was said; the exit status.
-fn finished(said: Result<Said>) -> ExitStatus {
-    match said {
-        Ok(said) => match (said.print(), said.objection) {
-            (ExitStatus::Done, Some(objection)) => output::failure(&objection),
+/// Prints the output of a command; returns the exit status.
+fn print_output(result: Result<CommandOutput>) -> ExitStatus {
+    match result {
+        Ok(printed) => match (printed.print(), printed.failure) {
+            (ExitStatus::Done, Some(failure)) => output::failure(&failure),
             (status, _) => {
-                output::hint(said.hint.as_deref());
+                output::hint(printed.hint.as_deref());
                 status
             }
         },

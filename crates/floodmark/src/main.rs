@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use floodmark::{ExitStatus, LeftToDo};
+use floodmark::{ExitStatus, NextAction};
 
 /// The interpreter of the environment that is active.
 const PYTHON: &str = "python3";
@@ -13,11 +13,11 @@ const PYTHON: &str = "python3";
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     let status = match floodmark::main(&args, OsStr::new(PYTHON)) {
-        LeftToDo::Exit(status) => status,
-        LeftToDo::Run(_) | LeftToDo::Estimate(_) | LeftToDo::Doctor { .. } => {
+        NextAction::Exit(status) => status,
+        NextAction::Run(_) | NextAction::Estimate(_) | NextAction::Doctor { .. } => {
             run_in_python(&args[1..])
         }
-        LeftToDo::Version(version) => {
+        NextAction::Version(version) => {
             let _ = writeln!(anstream::stdout(), "{version}");
             ExitStatus::Done
         }
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     ExitCode::from(status as u8)
 }
 
-/// Recording happens inside Python: the same words, said to the package. Returns only on failure.
+/// Replaces this process by `python3 -m floodmark` with the same arguments. Returns only if that failed.
 fn run_in_python(args: &[OsString]) -> ExitStatus {
     let error = Command::new(PYTHON).args(["-m", "floodmark"]).args(args).exec();
     let _ = writeln!(

@@ -6,12 +6,12 @@ use floodmark_trace::Bytes;
 use crate::args::AdviseArgs;
 use crate::commands::answer::Answer;
 use crate::commands::plan_hint::plan_hint;
+use crate::text::command_output::CommandOutput;
 use crate::text::failure::{Context, Result};
-use crate::text::said::Said;
 use crate::traces::chosen_trace::{Chosen, choose_source};
 
-pub(crate) fn advise(args: &AdviseArgs) -> Result<Said> {
-    answer(args)?.said(args.json)
+pub(crate) fn advise(args: &AdviseArgs) -> Result<CommandOutput> {
+    answer(args)?.output(args.json)
 }
 
 pub(crate) fn answer(args: &AdviseArgs) -> Result<Answer<AdviceReport>> {

@@ -9,13 +9,13 @@ use floodmark_text::annotation::AnnotatedSource;
 use floodmark_trace::Trace;
 
 use crate::args::{AnnotateArgs, Source};
+use crate::text::command_output::CommandOutput;
 use crate::text::failure::{Context, Failure, Problem, Result};
-use crate::text::said::Said;
 use crate::text::stdout_style;
 use crate::traces::chosen_trace::{Chosen, TraceChoice, choose};
 use crate::traces::trace_paths::named_or_newest;
 
-pub(crate) fn annotate(args: &AnnotateArgs) -> Result<Said> {
+pub(crate) fn annotate(args: &AnnotateArgs) -> Result<CommandOutput> {
     let (trace, file) = match (args.source.trace.as_deref(), args.file.as_deref()) {
         // `annotate train.py`: a file of the newest trace.
         (Some(only), None) if is_source(only) => (None, Some(only)),
@@ -42,7 +42,7 @@ pub(crate) fn annotate(args: &AnnotateArgs) -> Result<Said> {
     };
     found.notes.extend(source.as_ref().and_then(|source| source.note).map(str::to_owned));
     if args.json {
-        return Said::json(&found);
+        return CommandOutput::json(&found);
     }
     let failed = || format!("Failed to read `{}`", found.file);
     let source = source.ok_or(Problem::NoSource).with_context(failed)?;

@@ -6,18 +6,18 @@ use floodmark_text::short_path::with_program_folders;
 use floodmark_trace::Trace;
 use serde::Serialize;
 
+use crate::text::command_output::CommandOutput;
 use crate::text::failure::Result;
-use crate::text::said::Said;
 use crate::text::stdout_style;
 
-/// An answer, and what is said beside it.
+/// An answer, with the notes and the hint that the command prints beside it.
 #[derive(Debug)]
 pub(crate) struct Answer<T> {
     /// The answer; `--json` prints it.
     pub(crate) found: T,
     /// Which of several ranks it is about. Already on stderr.
     pub(crate) notes: Vec<String>,
-    /// What to ask next; said beside a text.
+    /// A hint about the next command; printed with text, not with JSON.
     pub(crate) hint: Option<String>,
     /// The folders from which a text shows the paths of the recorded programs.
     pub(crate) folders: Vec<String>,
@@ -43,11 +43,11 @@ where
     AnswerText: for<'a> From<&'a T>,
 {
     /// The answer as JSON or as text.
-    pub(crate) fn said(&self, is_json: bool) -> Result<Said> {
+    pub(crate) fn output(&self, is_json: bool) -> Result<CommandOutput> {
         if is_json {
-            return Said::json(&self.found);
+            return CommandOutput::json(&self.found);
         }
         let text = with_program_folders(&self.folders, || stdout_style::show(&self.found));
-        Ok(Said { hint: self.hint.clone(), ..text.into() })
+        Ok(CommandOutput { hint: self.hint.clone(), ..text.into() })
     }
 }

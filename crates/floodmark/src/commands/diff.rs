@@ -6,24 +6,24 @@ use floodmark_text::sentence;
 
 use crate::args::DiffArgs;
 use crate::commands::answer::Answer;
+use crate::text::command_output::CommandOutput;
 use crate::text::csv;
 use crate::text::failure::{Failure, Problem, Result};
 use crate::text::output;
-use crate::text::said::Said;
 use crate::traces::chosen_trace::{Chosen, TraceChoice, choose};
 
-pub(crate) fn diff(args: &DiffArgs) -> Result<Said> {
+pub(crate) fn diff(args: &DiffArgs) -> Result<CommandOutput> {
     let answer = answer(args)?;
     let diff = &answer.found;
-    let said = if args.csv {
+    let output = if args.csv {
         output::losses(&diff.losses.a, "A: ");
         output::losses(&diff.losses.b, "B: ");
-        Said::exactly(csv::render_diff(diff, csv::Reader::of_stdout()))
+        CommandOutput::exactly(csv::render_diff(diff, csv::Reader::of_stdout()))
     } else {
-        answer.said(args.json)?
+        answer.output(args.json)?
     };
     let limit = args.fail_above.filter(|&limit| diff.peaks.are_above(limit));
-    let objection = limit.map(|limit| {
+    let failure = limit.map(|limit| {
         let totals = [("allocated", Some(diff.peaks.allocated)), ("reserved", diff.peaks.reserved)];
         let above = totals.into_iter().filter_map(|(name, total)| {
             let total = total.filter(|total| total.is_above(limit))?;
@@ -32,7 +32,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<Said> {
         let above = above.collect::<Vec<_>>().join(", ");
         Problem::GrewAbove { device: diff.device, limit: sentence::limit(limit), above }.into()
     });
-    Ok(Said { objection, ..said })
+    Ok(CommandOutput { failure, ..output })
 }
 
 pub(crate) fn answer(args: &DiffArgs) -> Result<Answer<Diff>> {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::failure::{Context, Problem, Result};
 use crate::text::{output, stdout_style};
-use crate::{ExitStatus, Said};
+use crate::{CommandOutput, ExitStatus};
 
 /// What works in an environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -87,27 +87,30 @@ impl From<&Doctor> for AnswerText {
 
 /// Prints what Python found, which is JSON. The exit status is 1 when recording cannot work.
 pub fn show_doctor(facts: &str, json: bool) -> ExitStatus {
-    let said = match said(facts, json) {
-        Ok(said) => said,
+    let printed = match output_of(facts, json) {
+        Ok(printed) => printed,
         Err(error) => {
             output::failure(&error);
             return ExitStatus::Failed;
         }
     };
-    match (said.print(), said.objection) {
-        (ExitStatus::Done, Some(objection)) => output::failure(&objection),
+    match (printed.print(), printed.failure) {
+        (ExitStatus::Done, Some(failure)) => output::failure(&failure),
         (status, _) => status,
     }
 }
 
-fn said(facts: &str, json: bool) -> Result<Said> {
+fn output_of(facts: &str, json: bool) -> Result<CommandOutput> {
     let answer: Doctor = serde_json::from_str(facts).context("Failed to read what Python found")?;
-    let mut said =
-        if json { Said::json(&answer)? } else { Said::from(stdout_style::show(&answer)) };
+    let mut output = if json {
+        CommandOutput::json(&answer)?
+    } else {
+        CommandOutput::from(stdout_style::show(&answer))
+    };
     if !answer.can_record {
-        said.objection = Some(Problem::CannotRecord.into());
+        output.failure = Some(Problem::CannotRecord.into());
     }
-    Ok(said)
+    Ok(output)
 }
 
 #[cfg(test)]
@@ -142,16 +145,16 @@ mod tests {
 
     #[test]
     fn json_is_what_was_found() {
-        let said = said(FACTS, true).unwrap();
-        let shown: Doctor = serde_json::from_str(&said.text).unwrap();
+        let output = output_of(FACTS, true).unwrap();
+        let shown: Doctor = serde_json::from_str(&output.text).unwrap();
         assert_eq!(shown, serde_json::from_str(FACTS).unwrap());
-        assert!(said.objection.is_none(), "recording works");
+        assert!(output.failure.is_none(), "recording works");
     }
 
     #[test]
-    fn a_recording_that_does_not_work_is_an_objection() {
+    fn a_recording_that_does_not_work_is_a_failure() {
         let facts = FACTS.replace(r#""can_record": true"#, r#""can_record": false"#);
-        assert!(said(&facts, false).unwrap().objection.is_some());
-        assert!(said("{}", false).is_err());
+        assert!(output_of(&facts, false).unwrap().failure.is_some());
+        assert!(output_of("{}", false).is_err());
     }
 }

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::GpusArgs;
+use crate::text::command_output::CommandOutput;
 use crate::text::failure::{Context, Result};
-use crate::text::said::Said;
 use crate::text::stdout_style;
 
 /// A GPU that can be simulated.
@@ -21,7 +21,7 @@ pub(crate) struct GpuRow {
     profile: GpuProfile,
 }
 
-pub(crate) fn gpus(args: &GpusArgs) -> Result<Said> {
+pub(crate) fn gpus(args: &GpusArgs) -> Result<CommandOutput> {
     if let Some(name) = &args.gpu {
         let text = source(name).with_context(|| format!("Failed to print `{name}`"))?;
         return Ok(text.to_owned().into());
@@ -29,7 +29,7 @@ pub(crate) fn gpus(args: &GpusArgs) -> Result<Said> {
     if args.json {
         let all: Vec<GpuRow> =
             profiles().into_iter().map(|(gpu, profile)| GpuRow { gpu, profile }).collect();
-        return Said::json(&all);
+        return CommandOutput::json(&all);
     }
     let mut columns = sheet::words(&["GPU"]);
     columns.extend(sheet::numbers(&["Memory", "Context", "Multiprocessors", "Capability"]));

@@ -19,8 +19,8 @@ use serde::Serialize;
 
 use crate::args::InfoArgs;
 use crate::commands::info_ranks::{RankInfo, RanksInfo};
+use crate::text::command_output::CommandOutput;
 use crate::text::failure::Result;
-use crate::text::said::Said;
 use crate::text::stdout_style;
 use crate::traces::trace_paths::{named_or_newest, open, ranks};
 
@@ -71,10 +71,10 @@ impl InfoAnswer {
     }
 }
 
-pub(crate) fn info(args: &InfoArgs) -> Result<Said> {
+pub(crate) fn info(args: &InfoArgs) -> Result<CommandOutput> {
     let answer = answer(args)?;
     if args.json {
-        return Said::json(&answer.found);
+        return CommandOutput::json(&answer.found);
     }
     Ok(answer.text(stdout_style::of_stdout()).into())
 }

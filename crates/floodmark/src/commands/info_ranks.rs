@@ -78,17 +78,17 @@ fn failed(info: &RanksInfo<'_>) -> Option<String> {
 fn losses(ranks: &[RankInfo<'_>]) -> Vec<String> {
     let mut found: Vec<(String, u64)> = Vec::new();
     for loss in ranks.iter().flat_map(|one| &one.summary.losses.0) {
-        let said = loss.to_string();
-        match found.iter_mut().find(|(known, _)| *known == said) {
+        let text = loss.to_string();
+        match found.iter_mut().find(|(known, _)| *known == text) {
             Some((_, count)) => *count += 1,
-            None => found.push((said, 1)),
+            None => found.push((text, 1)),
         }
     }
     let all = ranks.len() as u64;
-    let said = |(loss, count): (String, u64)| {
+    let with_count = |(loss, count): (String, u64)| {
         if count == all { loss } else { format!("{}: {loss}", plural(count, "rank")) }
     };
-    found.into_iter().map(said).collect()
+    found.into_iter().map(with_count).collect()
 }
 
 /// All in their order, or the furthest from the median.

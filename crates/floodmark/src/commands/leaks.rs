@@ -4,12 +4,12 @@ use floodmark_analysis::{At, Leaks, leaks as ask};
 
 use crate::args::LeaksArgs;
 use crate::commands::answer::Answer;
+use crate::text::command_output::CommandOutput;
 use crate::text::failure::{Context, Result};
-use crate::text::said::Said;
 use crate::traces::chosen_trace::{Chosen, choose_source};
 
-pub(crate) fn leaks(args: &LeaksArgs) -> Result<Said> {
-    answer(args)?.said(args.json)
+pub(crate) fn leaks(args: &LeaksArgs) -> Result<CommandOutput> {
+    answer(args)?.output(args.json)
 }
 
 pub(crate) fn answer(args: &LeaksArgs) -> Result<Answer<Leaks>> {

@@ -12,9 +12,9 @@ use serde::Serialize;
 use crate::args::OomArgs;
 use crate::commands::answer::Answer;
 use crate::commands::plan_hint::plan_hint;
+use crate::text::command_output::CommandOutput;
 use crate::text::failure::{Context, Problem, Result};
 use crate::text::output;
-use crate::text::said::Said;
 use crate::traces::chosen_trace::{Chosen, TraceChoice, choose};
 use crate::traces::trace_paths::named_or_newest;
 
@@ -37,8 +37,8 @@ impl From<&OomAnswer> for AnswerText {
     }
 }
 
-pub(crate) fn oom(args: &OomArgs) -> Result<Said> {
-    answer(args)?.said(args.json)
+pub(crate) fn oom(args: &OomArgs) -> Result<CommandOutput> {
+    answer(args)?.output(args.json)
 }
 
 pub(crate) fn answer(args: &OomArgs) -> Result<Answer<OomAnswer>> {

@@ -4,19 +4,19 @@ use floodmark_analysis::{FrameChoice, Question, Report, add_category_peaks, repo
 
 use crate::args::ReportArgs;
 use crate::commands::answer::Answer;
+use crate::text::command_output::CommandOutput;
 use crate::text::csv;
 use crate::text::failure::{Context, Result};
 use crate::text::output;
-use crate::text::said::Said;
 use crate::traces::chosen_trace::{Chosen, choose_source};
 
-pub(crate) fn report(args: &ReportArgs) -> Result<Said> {
+pub(crate) fn report(args: &ReportArgs) -> Result<CommandOutput> {
     let answer = answer(args)?;
     if args.csv {
         output::losses(&answer.found.losses, "");
-        return Ok(Said::exactly(csv::render(&answer.found, csv::Reader::of_stdout())));
+        return Ok(CommandOutput::exactly(csv::render(&answer.found, csv::Reader::of_stdout())));
     }
-    answer.said(args.json)
+    answer.output(args.json)
 }
 
 pub(crate) fn answer(args: &ReportArgs) -> Result<Answer<Report>> {

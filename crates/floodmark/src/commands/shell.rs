@@ -7,18 +7,18 @@ use clap::{Command, CommandFactory};
 use clap_complete::generate;
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::text::command_output::CommandOutput;
 use crate::text::failure::{Context, Result};
-use crate::text::said::Said;
 
 /// The completions of a shell, as a script for it.
-pub(crate) fn completions(args: &CompletionsArgs) -> Said {
+pub(crate) fn completions(args: &CompletionsArgs) -> CommandOutput {
     let mut script = Vec::new();
     generate(args.shell, &mut Cli::command(), "floodmark", &mut script);
-    Said::exactly(String::from_utf8_lossy(&script).into_owned())
+    CommandOutput::exactly(String::from_utf8_lossy(&script).into_owned())
 }
 
 /// Writes a man page for the program and one for each command.
-pub(crate) fn man(args: &ManArgs) -> Result<Said> {
+pub(crate) fn man(args: &ManArgs) -> Result<CommandOutput> {
     let folder = &args.folder;
     let pages = pages()?;
     fs::create_dir_all(folder)

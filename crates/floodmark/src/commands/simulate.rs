@@ -5,13 +5,13 @@ use floodmark_trace::Bytes;
 
 use crate::args::SimulateArgs;
 use crate::commands::answer::Answer;
+use crate::text::command_output::CommandOutput;
 use crate::text::failure::{Context, Result};
 use crate::text::progress::Progress;
-use crate::text::said::Said;
 use crate::traces::chosen_trace::{Chosen, choose_source};
 
-pub(crate) fn simulate(args: &SimulateArgs) -> Result<Said> {
-    answer(args)?.said(args.json)
+pub(crate) fn simulate(args: &SimulateArgs) -> Result<CommandOutput> {
+    answer(args)?.output(args.json)
 }
 
 pub(crate) fn answer(args: &SimulateArgs) -> Result<Answer<Simulation>> {

@@ -18,12 +18,12 @@ use crate::fit::answer::{Try, fit_of, objective_of};
 use crate::in_parallel::in_parallel;
 use crate::requests::estimate::{EstimateRequest, machine};
 use crate::requests::run;
+use crate::text::command_output::CommandOutput;
 use crate::text::failure::{Context, Failure, Problem, Result};
-use crate::text::said::Said;
 use crate::text::{output, stdout_style};
 use crate::tries::{self, Estimates, Question, VariedProgram, text};
 
-pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
+pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<CommandOutput> {
     let machine = machine(&args.phantom)?;
     run::target("estimate", args.program.clone())?;
     varied(args).check_names()?;
@@ -67,8 +67,8 @@ pub(crate) fn fit(args: &FitArgs, python: &OsStr) -> Result<Said> {
         let first: Point = vec![0; dimensions.len()];
         Problem::NothingFits { values: named(args, &values_at(&dimensions, &first)) }
     };
-    let objection = found.best.is_none().then(|| Failure::from(nothing()));
-    Ok(Said { objection, ..shown.into() })
+    let failure = found.best.is_none().then(|| Failure::from(nothing()));
+    Ok(CommandOutput { failure, ..shown.into() })
 }
 
 fn say(args: &FitArgs, outcome: &Try) {

@@ -98,8 +98,8 @@ async fn relay(
 /// Why a line is not handed on.
 fn refusal(line: &[u8], is_too_long: bool) -> Option<ErrorData> {
     if is_too_long {
-        let said = format!("a message may have {} MiB at most", MOST_LINE_BYTES >> 20);
-        return Some(ErrorData::invalid_request(said, None));
+        let message = format!("a message may have {} MiB at most", MOST_LINE_BYTES >> 20);
+        return Some(ErrorData::invalid_request(message, None));
     }
     if line.trim_ascii().is_empty() {
         return None;

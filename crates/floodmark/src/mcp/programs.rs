@@ -191,7 +191,7 @@ async fn ended(process: std::process::Command, seconds: u64, progress: &Progress
                 None => Ok(0),
             }
         };
-        let (read, stderr) = tokio::join!(read, said(err, progress));
+        let (read, stderr) = tokio::join!(read, forward_stderr(err, progress));
         read?;
         let is_success = child.wait().await?.success();
         Ok::<_, std::io::Error>(Ended { stdout, stderr, is_success })
@@ -202,8 +202,8 @@ async fn ended(process: std::process::Command, seconds: u64, progress: &Progress
     }
 }
 
-/// What a process says, which is progress while it says it.
-async fn said(err: Option<ChildStderr>, progress: &Progress) -> Vec<u8> {
+/// Sends each line of stderr as progress; returns all of it when the process closes it.
+async fn forward_stderr(err: Option<ChildStderr>, progress: &Progress) -> Vec<u8> {
     let mut all = Vec::new();
     let Some(err) = err else { return all };
     let mut lines = BufReader::new(err);
@@ -211,7 +211,7 @@ async fn said(err: Option<ChildStderr>, progress: &Progress) -> Vec<u8> {
         let begin = all.len();
         match lines.read_until(b'\n', &mut all).await {
             Ok(0) | Err(_) => return all,
-            Ok(_) => progress.say(&String::from_utf8_lossy(&all[begin..])).await,
+            Ok(_) => progress.send(&String::from_utf8_lossy(&all[begin..])).await,
         }
     }
 }

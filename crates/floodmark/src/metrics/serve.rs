@@ -61,8 +61,8 @@ async fn scrape(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
     match answer.await {
         Ok(Ok(text)) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
         Ok(Err(error)) => {
-            let said = format!("the trace cannot be read again: {error}\n");
-            (StatusCode::SERVICE_UNAVAILABLE, said).into_response()
+            let message = format!("the trace cannot be read again: {error}\n");
+            (StatusCode::SERVICE_UNAVAILABLE, message).into_response()
         }
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }

@@ -24,17 +24,17 @@ use crate::plan::patch::run_words;
 use crate::plan::tries::Tries;
 use crate::requests::estimate::machine;
 use crate::requests::run;
+use crate::text::command_output::CommandOutput;
 use crate::text::failure::{Context, Failure, Problem, Result};
-use crate::text::said::Said;
 use crate::text::stdout_style;
 
-/// What is said, and the program to run with the plan where that was asked for.
-pub(crate) struct Planned {
-    pub(crate) said: Said,
+/// The output of `floodmark plan`, and with `--run` the command that runs the program with the plan.
+pub(crate) struct PlanOutcome {
+    pub(crate) output: CommandOutput,
     pub(crate) run: Option<Command>,
 }
 
-pub(crate) fn plan(args: &PlanArgs, python: &OsStr) -> Result<Planned> {
+pub(crate) fn plan(args: &PlanArgs, python: &OsStr) -> Result<PlanOutcome> {
     let machine = machine(&args.phantom)?;
     run::target("estimate", args.program.clone())?;
     arguments::varied(args).check_names()?;
@@ -62,7 +62,7 @@ pub(crate) fn plan(args: &PlanArgs, python: &OsStr) -> Result<Planned> {
     } else {
         stdout_style::show(&found)
     };
-    let said = Said { objection: objection(&found, &search), ..text.into() };
+    let output = CommandOutput { failure: failure(&found, &search), ..text.into() };
     let run = search.plan.as_ref().filter(|_| args.run).map(|changes| {
         let mut command = Command::new(python);
         command.args(["-m", "floodmark"]).args(run_words(args, changes));
@@ -70,11 +70,11 @@ pub(crate) fn plan(args: &PlanArgs, python: &OsStr) -> Result<Planned> {
         command.envs(variables.into_iter().map(|setting| (setting.key, setting.value)));
         command
     });
-    Ok(Planned { said, run })
+    Ok(PlanOutcome { output, run })
 }
 
 /// Why the exit status is not 0 although there is an answer.
-fn objection(found: &Plan, search: &PlanSearch) -> Option<Failure> {
+fn failure(found: &Plan, search: &PlanSearch) -> Option<Failure> {
     let problem = match &search.plan {
         Some(_) if found.is_proven => return None,
         Some(_) => Problem::PlanNotProven,

@@ -21,7 +21,7 @@ const LOCAL_RANKS_VARIABLE: &str = "LOCAL_WORLD_SIZE";
 /// The Python module that answers a request in a process of its own.
 const MODULE: &str = "floodmark.estimate.request_process";
 
-/// How much of what a failed program said is shown.
+/// How many of the last lines that a failed program printed are shown.
 const TAIL_LINES: usize = 20;
 
 /// A program to record on a simulated GPU. The process of a try gets one as JSON.
@@ -60,7 +60,7 @@ pub enum AnswerForm {
 }
 
 impl EstimateRequest {
-    /// What `fit` and `plan` request: nothing is said, and a program that runs out of memory is not run again.
+    /// The request of one try of `fit` or `plan`: quiet, without a second run after out of memory.
     pub(crate) fn of_try(phantom: &PhantomArgs, program: ProgramArgs) -> Result<Self> {
         let machine = machine(phantom)?;
         let run =
@@ -147,10 +147,10 @@ pub(crate) fn process(python: &OsStr, request: &EstimateRequest, file: &Path) ->
     Ok(command)
 }
 
-/// The last lines of what a program said, indented.
-pub(crate) fn tail(said: &[u8]) -> String {
-    let said = String::from_utf8_lossy(said);
-    let lines: Vec<&str> = said.lines().collect();
+/// The last lines that a program printed, indented.
+pub(crate) fn tail(printed: &[u8]) -> String {
+    let printed = String::from_utf8_lossy(printed);
+    let lines: Vec<&str> = printed.lines().collect();
     let shown = &lines[lines.len().saturating_sub(TAIL_LINES)..];
     shown.iter().flat_map(|line| ["\n    ", line]).collect()
 }

@@ -24,8 +24,8 @@ pub(super) fn markdown(root: &Value) -> String {
     let mut text = HEAD.to_owned();
     text += "\n## Commands\n\n| command | answer | |\n| --- | --- | --- |\n";
     for Field { name, schema, .. } in fields(root) {
-        let said = description(schema);
-        text += &format!("| `floodmark {name} --json` | {} | {said} |\n", type_of(schema));
+        let description = description(schema);
+        text += &format!("| `floodmark {name} --json` | {} | {description} |\n", type_of(schema));
     }
     text += "\n## Types\n";
     for name in in_order(root) {
@@ -86,17 +86,19 @@ fn body(name: &str, schema: &Value) -> String {
                 text += &table(&fields.own);
                 for variant in fields.variants {
                     let title = variant["title"].as_str().unwrap_or_default();
-                    let said = description(variant);
-                    text += &format!("\n#### {name}: {}\n\n{said}\n", title.to_lowercase());
+                    let description = description(variant);
+                    text += &format!("\n#### {name}: {}\n\n{description}\n", title.to_lowercase());
                     text += &table(&super::document::fields(variant));
                 }
             }
             Shape::Union(variants) => {
                 text.push('\n');
                 for variant in variants {
-                    let said = Some(description(variant)).filter(|said| !said.is_empty());
-                    let said = said.map_or_else(String::new, |said| format!(": {said}"));
-                    text += &format!("- {}{said}\n", type_of(variant));
+                    let description = match description(variant) {
+                        "" => String::new(),
+                        description => format!(": {description}"),
+                    };
+                    text += &format!("- {}{description}\n", type_of(variant));
                 }
             }
             Shape::Named(_)
@@ -117,8 +119,8 @@ fn table(fields: &[Field<'_>]) -> String {
     let mut text = "\n| field | type | |\n| --- | --- | --- |\n".to_owned();
     for Field { name, schema, is_required } in fields {
         let optional = if *is_required { "" } else { ", *optional*" };
-        let said = description(schema).replace('|', "\\|").replace('\n', " ");
-        text += &format!("| `{name}` | {}{optional} | {said} |\n", type_of(schema));
+        let description = description(schema).replace('|', "\\|").replace('\n', " ");
+        text += &format!("| `{name}` | {}{optional} | {description} |\n", type_of(schema));
     }
     text
 }

@@ -69,30 +69,34 @@ pub(super) fn typed_dicts(head: &str, root: &Value) -> String {
 /// only some of them have tells a type checker which ones these are.
 fn class(name: &str, schema: &Value, fields: &[Field<'_>]) -> String {
     let (required, optional): (Vec<_>, Vec<_>) = fields.iter().partition(|field| field.is_required);
-    let said = description(schema);
+    let description = description(schema);
     let mark = if schema["title"].is_string() { "@final\n" } else { "" };
     if optional.is_empty() {
-        return body(&format!("{mark}class {name}(TypedDict):"), said, &required);
+        return body(&format!("{mark}class {name}(TypedDict):"), description, &required);
     }
     if required.is_empty() {
-        return body(&format!("{mark}class {name}(TypedDict, total=False):"), said, &optional);
+        return body(
+            &format!("{mark}class {name}(TypedDict, total=False):"),
+            description,
+            &optional,
+        );
     }
     let base = format!("_{name}Optional");
     body(&format!("class {base}(TypedDict, total=False):"), "", &optional)
-        + &body(&format!("{mark}class {name}({base}):"), said, &required)
+        + &body(&format!("{mark}class {name}({base}):"), description, &required)
 }
 
-fn body(head: &str, said: &str, fields: &[&Field<'_>]) -> String {
+fn body(head: &str, doc: &str, fields: &[&Field<'_>]) -> String {
     let mut text = format!("\n\n{head}\n");
-    if !said.is_empty() {
-        text += &docstring(said);
+    if !doc.is_empty() {
+        text += &docstring(doc);
         text.push('\n');
     }
     for field in fields {
         text += &format!("    {}: {}\n", field.name, type_of(field.schema));
         text += &docstring(description(field.schema));
     }
-    if said.is_empty() && fields.is_empty() {
+    if doc.is_empty() && fields.is_empty() {
         text += "    pass\n";
     }
     text
@@ -139,17 +143,17 @@ fn comment(schema: &Value) -> String {
     wrapped(description(schema), WIDTH - 2).iter().map(|line| format!("# {line}\n")).collect()
 }
 
-fn docstring(said: &str) -> String {
-    let lines = wrapped(said, WIDTH - 10);
+fn docstring(text: &str) -> String {
+    let lines = wrapped(text, WIDTH - 10);
     match lines.as_slice() {
         [] => String::new(),
         lines => format!("    \"\"\"{}\"\"\"\n", lines.join("\n    ")),
     }
 }
 
-fn wrapped(said: &str, width: usize) -> Vec<String> {
+fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in said.split_whitespace() {
+    for word in text.split_whitespace() {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');

@@ -47,7 +47,7 @@ pub(crate) fn draw(
         return draw_help::draw(frame, area, scene.theme, view);
     }
     let losses = losses(scene, view, area);
-    let [head, missing, ranks, devices, past, said, tabs, rows, foot] = Layout::vertical([
+    let [head, missing, ranks, devices, past, headline, tabs, rows, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(u16::try_from(losses.len()).unwrap_or(1)),
         Constraint::Length(draw_ranks::height(view, area)),
@@ -66,8 +66,8 @@ pub(crate) fn draw(
     draw_ranks::draw_ranks(frame, ranks, scene.theme, view);
     draw_devices::draw_devices(frame, devices, scene.theme, view);
     draw_past::draw(frame, past, scene.theme, view, state);
-    let sentence = cut_end(&safe_text(&view.said), usize::from(said.width));
-    frame.render_widget(Line::styled(sentence, Theme::title()), said);
+    let sentence = cut_end(&safe_text(&view.headline), usize::from(headline.width));
+    frame.render_widget(Line::styled(sentence, Theme::title()), headline);
     frame.render_widget(tab_line(state, tabs.width), tabs);
     let full = draw_rows::draw(frame, rows, scene.theme, view, state);
     frame.render_widget(foot_line(view, state, full, foot.width), foot);

@@ -87,7 +87,7 @@ impl Show {
         Ok(())
     }
 
-    /// Takes what the watcher has said; whether there was something.
+    /// Applies the watcher's messages; returns whether there were any.
     fn hear(&mut self) -> Result<bool> {
         let mut has_heard = false;
         loop {

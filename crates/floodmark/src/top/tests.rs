@@ -190,20 +190,20 @@ fn escape_clears_the_filter_and_then_leaves() {
 #[test]
 fn arrows_move_the_moment_and_the_device_changes() {
     let mut shown = Shown::new(TRAINING, 80, 24);
-    let said = |text: String| text.lines().nth(12).unwrap().to_owned();
-    let peak = said(shown.text());
+    let headline = |text: String| text.lines().nth(12).unwrap().to_owned();
+    let peak = headline(shown.text());
     assert!(peak.starts_with("Peak of cuda:0: "), "{peak}");
-    let before = said(shown.press("<<<<<<<<<<<<<<<<"));
+    let before = headline(shown.press("<<<<<<<<<<<<<<<<"));
     assert!(before.starts_with("Memory of cuda:0: ") && before != peak, "{before}");
-    assert_eq!(said(shown.press("p")), peak);
-    let end = said(shown.press("e"));
+    assert_eq!(headline(shown.press("p")), peak);
+    let end = headline(shown.press("e"));
     assert!(end.starts_with("End on cuda:0: "), "{end}");
-    let after = said(shown.press(&">".repeat(200)));
+    let after = headline(shown.press(&">".repeat(200)));
     assert!(after.starts_with("Memory of cuda:0: "), "{after}");
-    assert!(said(shown.press("o")).contains("no allocation"), "{}", shown.text());
-    assert_eq!(said(shown.press("n")), peak);
-    assert!(said(shown.press("d")).starts_with("Peak of cpu: "));
-    assert!(said(shown.press("d")).starts_with("Peak of cuda:0: "));
+    assert!(headline(shown.press("o")).contains("no allocation"), "{}", shown.text());
+    assert_eq!(headline(shown.press("n")), peak);
+    assert!(headline(shown.press("d")).starts_with("Peak of cpu: "));
+    assert!(headline(shown.press("d")).starts_with("Peak of cuda:0: "));
 }
 
 /// A program that waited for minutes: the graph has room for what happened, as the page's timeline has.

@@ -75,8 +75,8 @@ pub(crate) struct View {
     pub(crate) categories: Vec<(&'static str, Bytes)>,
     /// What is allocated and reserved on every device at that moment.
     pub(crate) levels: Vec<(Bytes, Option<Bytes>)>,
-    /// The moment, or why there is no answer.
-    pub(crate) said: String,
+    /// The line above the rows: the moment that they show, or why there is no answer.
+    pub(crate) headline: String,
     /// What each piece of the axis has at its highest, by category.
     pub(crate) history: Vec<CategoryBytes>,
     /// By location, how many bytes more a line holds after each step.
@@ -102,7 +102,7 @@ impl View {
             report: None,
             categories: Vec::new(),
             levels: summary.devices.iter().map(|one| (one.allocated, one.reserved)).collect(),
-            said: "Nothing is allocated yet".to_owned(),
+            headline: "Nothing is allocated yet".to_owned(),
             history: Vec::new(),
             growth: BTreeMap::new(),
             axis,
@@ -140,7 +140,7 @@ impl View {
         };
         let mut found = match report(trace, &question(self.ask.by)) {
             Ok(found) => found,
-            Err(error) => return self.said = error.to_string(),
+            Err(error) => return self.headline = error.to_string(),
         };
         if at == At::End
             && let Some(now) = self.summary.devices.iter().find(|one| one.device == device)
@@ -150,7 +150,7 @@ impl View {
         if at != At::End {
             self.ask_levels(trace, &found);
         }
-        self.said = said(&found.at, at == At::End && is_now);
+        self.headline = headline(&found.at, at == At::End && is_now);
         if let Ok(by_category) = report(trace, &question(By::Category)) {
             let rows = by_category.rows.iter();
             self.categories = rows.filter_map(category).collect();
@@ -183,7 +183,7 @@ impl View {
 }
 
 /// `Peak of cuda:0: 13.54 GiB allocated, in step 3, backward of mlp, at 1.234 s`. What is reserved stands above it.
-fn said(at: &Moment, is_now: bool) -> String {
+fn headline(at: &Moment, is_now: bool) -> String {
     let device = at.device;
     let what = match at.what {
         At::Peak => format!("Peak of {device}"),

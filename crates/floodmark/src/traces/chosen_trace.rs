@@ -47,7 +47,7 @@ pub(crate) fn choose(path: &Path, wanted: TraceChoice) -> Result<Chosen> {
     }
 }
 
-/// The rank that the question is most likely about, said on stderr.
+/// The rank that the question is most likely about, and a note for stderr that names it.
 fn highest(ranks: Vec<(u32, PathBuf)>, wanted: TraceChoice) -> Result<Chosen> {
     let count = ranks.len();
     let mut best: Option<(Weight, u32, PathBuf, Trace)> = None;

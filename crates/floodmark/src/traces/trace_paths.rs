@@ -18,7 +18,7 @@ pub(crate) fn open(path: &Path) -> Result<Trace> {
     open_trace_with(path, &progress).with_context(|| format!("Failed to read `{}`", path.display()))
 }
 
-/// The trace that is named, or the newest one in the current folder, which is said.
+/// The given trace, or the newest one in the current folder, which a note on stderr names.
 pub(crate) fn named_or_newest(named: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = named {
         return Ok(path.to_owned());

@@ -68,9 +68,9 @@ impl From<&Estimate> for TryAnswer {
 
 impl TryAnswer {
     /// That of a process which ended without an answer.
-    pub(super) fn of_failure(said: String) -> Self {
+    pub(super) fn of_failure(message: String) -> Self {
         let unknown = Some(Unknown::Failed);
-        Self { unknown, why_unknown: said.clone(), error: said, ..Self::default() }
+        Self { unknown, why_unknown: message.clone(), error: message, ..Self::default() }
     }
 
     /// Whether both ran the program with the same changes, and it needed the same.

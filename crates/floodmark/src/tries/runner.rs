@@ -157,7 +157,7 @@ impl<'a> Runner<'a> {
         // What the host had is not part of an answer.
         question.request.record_only_gpus();
         let output = self.run_into(&question, &trace);
-        // A trace may be large, and what is needed of it was said.
+        // A trace may be large, and the answer has all that is needed of it.
         let _ = std::fs::remove_file(&trace);
         output
     }
@@ -298,7 +298,7 @@ fn same_answer(one: &[u8], other: &[u8]) -> Option<TryAnswer> {
     (first == second).then_some(one)
 }
 
-/// Every try would fail in a folder that is full: it is said before the first.
+/// Fails before the first try if the temporary folder cannot be written.
 fn check_space(folder: &Path) -> Result<()> {
     let failed = |error: std::io::Error| Problem::NoTemporarySpace { error: error.to_string() };
     let mut file = tempfile::tempfile_in(folder).map_err(failed)?;

@@ -42,7 +42,7 @@ const ZOO: [&str; 10] = [
     "t5_small",
 ];
 
-/// A snapshot, and what torch said of the same run.
+/// A snapshot, and the figures of torch for the same run.
 struct Recording {
     name: String,
     trace: Trace,

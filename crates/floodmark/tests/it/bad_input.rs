@@ -90,10 +90,10 @@ fn only_regular_files_are_read() {
                 .timeout(std::time::Duration::from_secs(600))
                 .output()
                 .unwrap();
-            let said = String::from_utf8(output.stderr).unwrap();
+            let stderr = String::from_utf8(output.stderr).unwrap();
             let expected = format!("  Caused by: it is {kind}, not a regular file\n\nhint: ");
-            assert_eq!(output.status.code(), Some(1), "{command} {name}: {said}");
-            assert!(said.contains(&expected), "{command} {name}: {said}");
+            assert_eq!(output.status.code(), Some(1), "{command} {name}: {stderr}");
+            assert!(stderr.contains(&expected), "{command} {name}: {stderr}");
         }
     }
     insta::assert_snapshot!(folder.run("report -"), @"
@@ -132,32 +132,32 @@ fn a_short_file_names_the_problem() {
         .with_bytes("one.pickle", &[0x80])
         .with_bytes("cut.pickle.gz", &gzip(b"\x80\x04}.")[..9])
         .with_bytes("packed.flood.gz", &gzip(&whole));
-    let said = |name: &str| {
+    let cause = |name: &str| {
         let shown = folder.run(&format!("info {name}"));
         shown.split_once("Caused by: ").unwrap().1.to_owned()
     };
-    insta::assert_snapshot!(said("three.flood"), @"
+    insta::assert_snapshot!(cause("three.flood"), @"
     the file ends within its header, after 3 bytes
 
     hint: the program ended before it wrote more, or the copy is not complete
     ");
-    insta::assert_snapshot!(said("twenty.flood"), @"
+    insta::assert_snapshot!(cause("twenty.flood"), @"
     the file ends within its header, after 20 bytes
 
     hint: the program ended before it wrote more, or the copy is not complete
     ");
-    insta::assert_snapshot!(said("one.pickle"), @"
+    insta::assert_snapshot!(cause("one.pickle"), @"
     the pickle ends at byte 1, before it is complete
 
     hint: the file is not complete: copy it again, or let the program finish writing it
     ");
-    insta::assert_snapshot!(said("cut.pickle.gz"), @"
+    insta::assert_snapshot!(cause("cut.pickle.gz"), @"
     the file cannot be decompressed
       Caused by: unexpected end of file
 
     hint: the file is not complete: copy it again, or let the program finish writing it
     ");
-    insta::assert_snapshot!(said("packed.flood.gz"), @"
+    insta::assert_snapshot!(cause("packed.flood.gz"), @"
     this is a compressed floodmark trace, not a memory snapshot
 
     hint: decompress it first: a `.flood` file is compressed already
@@ -175,17 +175,20 @@ fn what_decompression_may_take_has_a_limit_that_can_be_raised() {
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     for name in ["x.flood", "x.pickle.gz"] {
-        let (status, said) = with_limit("64", name);
-        assert_eq!(status, Some(1));
-        assert!(said.contains("Caused by: the file decompresses to more than 64 bytes"), "{said}");
-        assert!(said.contains("hint: if you trust the file, allow more with"), "{said}");
-        assert!(said.contains("`FLOODMARK_MAX_DECOMPRESSED=16GiB`"), "{said}");
-        assert_eq!(with_limit("1GiB", name).0, Some(0));
-        let (status, said) = with_limit("plenty", name);
+        let (status, stderr) = with_limit("64", name);
         assert_eq!(status, Some(1));
         assert!(
-            said.contains("`FLOODMARK_MAX_DECOMPRESSED` is `plenty`, which is not a size"),
-            "{said}"
+            stderr.contains("Caused by: the file decompresses to more than 64 bytes"),
+            "{stderr}"
+        );
+        assert!(stderr.contains("hint: if you trust the file, allow more with"), "{stderr}");
+        assert!(stderr.contains("`FLOODMARK_MAX_DECOMPRESSED=16GiB`"), "{stderr}");
+        assert_eq!(with_limit("1GiB", name).0, Some(0));
+        let (status, stderr) = with_limit("plenty", name);
+        assert_eq!(status, Some(1));
+        assert!(
+            stderr.contains("`FLOODMARK_MAX_DECOMPRESSED` is `plenty`, which is not a size"),
+            "{stderr}"
         );
     }
 }
@@ -220,9 +223,9 @@ fn a_trace_that_is_cut_says_so_above_its_rows() {
     ");
 }
 
-/// CSV and other tools' formats have no place for it.
+/// CSV and other tools' formats have no field for losses.
 #[test]
-fn what_is_missing_is_said_beside_formats_without_a_place_for_it() {
+fn formats_without_a_field_for_losses_get_them_on_stderr() {
     let mut bytes = floodmark_testing::script::file("alloc a cpu 1KiB at a.py:1");
     bytes.truncate(bytes.len() - 3);
     let folder = Folder::new()
@@ -240,9 +243,9 @@ fn what_is_missing_is_said_beside_formats_without_a_place_for_it() {
         ("export --to parquet ranks", "rank 0: "),
     ] {
         let output = folder.command(words).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(said.contains(&format!("! {name}{loss}")), "{words}: {said}");
-        assert!(output.status.success(), "{words}: {said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains(&format!("! {name}{loss}")), "{words}: {stderr}");
+        assert!(output.status.success(), "{words}: {stderr}");
     }
     assert!(folder.stdout("metrics --once x.flood").contains("\nfloodmark_losses 1\n"));
     let whole = folder.run("report --csv whole.flood");
@@ -361,8 +364,8 @@ fn a_run_is_handed_to_python() {
     std::fs::set_permissions(&python, mode).unwrap();
     let mut command = folder.command("run -o y.flood train.py --quiet -m x");
     let output = command.env("PATH", folder.path()).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(said, "python3 -m floodmark run -o y.flood train.py --quiet -m x\n");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(stdout, "python3 -m floodmark run -o y.flood train.py --quiet -m x\n");
     assert_eq!(output.status.code(), Some(7));
 
     let output = folder.command("run train.py").env("PATH", "/nowhere").output().unwrap();
@@ -410,16 +413,16 @@ fn an_error_has_nothing_that_a_terminal_obeys() {
     let folder = one_line();
     let title = "\u{1b}]0;owned\u{7}";
     let output = folder.command("annotate x.flood").arg(format!("a{title}.py")).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("a␛]0;owned␇.py") && !said.contains('\u{1b}'), "{said:?}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("a␛]0;owned␇.py") && !stderr.contains('\u{1b}'), "{stderr:?}");
     let folder = Folder::new()
         .with("ranks/rank-0000.flood", "alloc a cpu 1KiB at a.py:1")
         .with_bytes(&format!("ranks/rank-0001{title}.flood"), b"FLODdamaged");
     for line in ["info ranks", "report ranks", "export ranks --to csv -o out"] {
         let output = folder.command(line).output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8(said).unwrap();
-        assert!(said.contains("␛]0;owned␇") && !said.contains('\u{1b}'), "{line}: {said:?}");
+        let output = [output.stdout, output.stderr].concat();
+        let output = String::from_utf8(output).unwrap();
+        assert!(output.contains("␛]0;owned␇") && !output.contains('\u{1b}'), "{line}: {output:?}");
     }
 }
 

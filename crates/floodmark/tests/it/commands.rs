@@ -257,8 +257,8 @@ fn info_says_what_a_trace_holds() {
 fn the_trace_of_a_plan_has_the_memory_that_was_planned_for() {
     let plan = include_bytes!("../../../../fixtures/page/plan.flood");
     let folder = Folder::new().with_bytes("plan.flood", plan);
-    let said = folder.stdout("info plan.flood");
-    assert!(said.contains("(of 950.0 MiB, NVIDIA GeForce RTX 4090"), "{said}");
+    let output = folder.stdout("info plan.flood");
+    assert!(output.contains("(of 950.0 MiB, NVIDIA GeForce RTX 4090"), "{output}");
     let found: serde_json::Value =
         serde_json::from_str(&folder.stdout("info plan.flood --json")).unwrap();
     let header = &found["header"];

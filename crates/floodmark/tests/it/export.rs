@@ -73,9 +73,9 @@ fn every_format_has_a_name_of_its_own_beside_the_trace() {
         ("flamegraph", "x.flamegraph.svg"),
     ];
     for (format, name) in formats {
-        let said = folder.run(&format!("export x.flood --to {format}"));
+        let output = folder.run(&format!("export x.flood --to {format}"));
         let wrote = format!("exit 0\n--- stderr\nwrote 3 allocations to `{name}`; ");
-        assert!(said.starts_with(&wrote), "{said}");
+        assert!(output.starts_with(&wrote), "{output}");
         let bytes = std::fs::read(folder.path().join(name)).unwrap();
         assert!(!bytes.is_empty(), "{name}");
     }

@@ -53,8 +53,8 @@ fn seconds(folder: &Folder, command: &str, name: &str) -> f64 {
         .current_dir(folder.path())
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    let mut lines = said.lines();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let mut lines = stdout.lines();
     let status = lines.next().unwrap();
     let errors = std::fs::read_to_string(folder.path().join("errors")).unwrap();
     assert!(["0", "1"].contains(&status), "{command}: {status} {errors}");

@@ -374,12 +374,12 @@ fn nothing_outside_the_folders_is_read() {
         for path in
             ["../secret.flood", "link.flood", "out/secret.flood", "out", secret.to_str().unwrap()]
         {
-            let said = assistant.refusal("report", json!({"trace": path})).await;
-            assert!(said.contains("outside the folders"), "{path}: {said}");
+            let message = assistant.refusal("report", json!({"trace": path})).await;
+            assert!(message.contains("outside the folders"), "{path}: {message}");
             let uri = format!("flood://{}/runs/{path}", root.display());
             let uri = if path.starts_with('/') { format!("flood://{path}") } else { uri };
-            let said = assistant.read(&uri).await.unwrap_err().to_string();
-            assert!(said.contains("Failed to read"), "{path}: {said}");
+            let message = assistant.read(&uri).await.unwrap_err().to_string();
+            assert!(message.contains("Failed to read"), "{path}: {message}");
         }
         for tool in ["estimate", "estimate_model", "fit", "plan"] {
             for mut given in [
@@ -391,20 +391,20 @@ fn nothing_outside_the_folders_is_read() {
                 if tool != "estimate_model" {
                     given.as_object_mut().unwrap().remove("factory");
                 }
-                let said = assistant.refusal(tool, given).await;
-                assert!(said.contains("outside the folders"), "{tool}: {said}");
+                let message = assistant.refusal(tool, given).await;
+                assert!(message.contains("outside the folders"), "{tool}: {message}");
             }
         }
         for other in [json!({"gpu": "../gpu.toml"}), json!({"output": "../y.flood"})] {
             let mut arguments = json!({"program": "x.flood"});
             arguments.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
-            let said = assistant.refusal("estimate", arguments).await;
-            assert!(said.contains("outside the folders"), "{said}");
+            let message = assistant.refusal("estimate", arguments).await;
+            assert!(message.contains("outside the folders"), "{message}");
         }
-        let said = assistant
+        let message = assistant
             .refusal("estimate", json!({"program": "x.flood", "output": "failed.flood"}))
             .await;
-        assert!(said.contains("the file exists"), "{said}");
+        assert!(message.contains("the file exists"), "{message}");
         assistant.end().await;
     });
 }
@@ -428,15 +428,15 @@ fn a_resource_is_the_summary_of_a_trace() {
           }
         ]
         "#);
-        let said = assistant.read(&listed[1].uri).await.unwrap_err().to_string();
-        insta::assert_snapshot!(said.replace(root.to_str().unwrap(), "[root]"), @"
+        let message = assistant.read(&listed[1].uri).await.unwrap_err().to_string();
+        insta::assert_snapshot!(message.replace(root.to_str().unwrap(), "[root]"), @"
         Mcp error: -32002: error: Failed to read `[root]/runs/bad.flood`
           Caused by: this is a text file, not a recording
 
         hint: record a script with `floodmark run script.py`; `floodmark oom` reads a log with torch's message
         ");
-        let said = assistant.read("file:///etc/passwd").await.unwrap_err().to_string();
-        insta::assert_snapshot!(said, @"
+        let message = assistant.read("file:///etc/passwd").await.unwrap_err().to_string();
+        insta::assert_snapshot!(message, @"
         Mcp error: -32002: error: Failed to read `file:///etc/passwd`
           Caused by: the path is not absolute, or is not that of a trace
 
@@ -469,8 +469,8 @@ fn input_in_another_protocol_gets_json_errors_alone() {
     error: Failed to read `absent`
       Caused by: No such file or directory (os error 2)
     ");
-    let run = |said: &str| {
-        let output = folder.command("mcp").write_stdin(said.to_owned()).output().unwrap();
+    let run = |message: &str| {
+        let output = folder.command("mcp").write_stdin(message.to_owned()).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap(), err)
     };

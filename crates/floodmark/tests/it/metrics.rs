@@ -55,8 +55,8 @@ fn figures_are_served_to_this_machine_until_ctrl_c() {
         assert!(server.get(path, "localhost").starts_with("HTTP/1.1 404"), "{path}");
     }
     assert!(server.get("/metrics", "evil.example").starts_with("HTTP/1.1 403"));
-    let said = "serving figures for Prometheus; end with Ctrl-C\n";
-    assert_eq!(server.end("-INT"), (Some(0), said.to_owned()));
+    let stderr = "serving figures for Prometheus; end with Ctrl-C\n";
+    assert_eq!(server.end("-INT"), (Some(0), stderr.to_owned()));
 }
 
 #[test]
@@ -64,11 +64,11 @@ fn another_address_must_be_typed_and_is_warned_of() {
     let folder = Folder::new().with("a.flood", SCRIPT);
     let server = served(&folder, &["a.flood", "--listen", "0.0.0.0:0"]);
     assert!(server.get("/metrics", "gpu-3.example").starts_with("HTTP/1.1 200 OK"));
-    let (status, said) = server.end("-TERM");
+    let (status, stderr) = server.end("-TERM");
     assert_eq!(status, Some(0));
     assert!(
-        said.starts_with("warning: anyone who can reach 0.0.0.0:0 can read the figures"),
-        "{said}"
+        stderr.starts_with("warning: anyone who can reach 0.0.0.0:0 can read the figures"),
+        "{stderr}"
     );
 }
 
@@ -77,10 +77,10 @@ fn a_port_in_use_and_a_missing_trace_are_errors() {
     let folder = Folder::new().with("a.flood", SCRIPT);
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = taken.local_addr().unwrap();
-    let said = folder.run(&format!("metrics a.flood --listen {address}"));
+    let stderr = folder.run(&format!("metrics a.flood --listen {address}"));
     assert!(
-        said.starts_with("exit 1\n") && said.contains("another program uses this port"),
-        "{said}"
+        stderr.starts_with("exit 1\n") && stderr.contains("another program uses this port"),
+        "{stderr}"
     );
     assert!(folder.run("metrics b.flood").contains("there is no such file"));
 }

@@ -34,8 +34,8 @@ fn a_profile_can_be_taken_changed_and_used() {
     hint: check the path; to run a module by its name, write `-m` before the name
     ");
     let folder = folder.with_bytes("bad.toml", b"name = 3");
-    let said = folder.run("estimate --gpu bad.toml train.py");
-    assert!(said.contains("the file is not a GPU profile"), "{said}");
+    let output = folder.run("estimate --gpu bad.toml train.py");
+    assert!(output.contains("the file is not a GPU profile"), "{output}");
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn an_unknown_gpu_or_rank_is_an_error_of_the_user() {
 
     hint: ranks are counted from 0
     ");
-    let said = folder.run("estimate --memory 100MiB train.py");
-    assert!(said.contains("the CUDA context alone needs 766.8 MiB"), "{said}");
+    let output = folder.run("estimate --memory 100MiB train.py");
+    assert!(output.contains("the CUDA context alone needs 766.8 MiB"), "{output}");
 }
 
 #[test]
@@ -72,6 +72,6 @@ fn something_must_vary() {
 
     hint: write it where the value goes: `train.py --batch {BATCH}`
     ");
-    let said = folder.run("fit --vary BATCH=8..1 train.py --batch {BATCH}");
-    assert!(said.contains("the range has no value"), "{said}");
+    let output = folder.run("fit --vary BATCH=8..1 train.py --batch {BATCH}");
+    assert!(output.contains("the range has no value"), "{output}");
 }

@@ -12,8 +12,8 @@ const SCRIPT: &str = "
 fn several_traces_become_one_file() {
     let folder = Folder::new().with("a.flood", SCRIPT).with("ranks/rank-0003.flood", SCRIPT);
     let output = folder.command("export a.flood ranks --to html -o page.html").output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "wrote 2 traces to `page.html`; open it in a browser\n");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(stderr, "wrote 2 traces to `page.html`; open it in a browser\n");
     assert!(output.status.success() && output.stdout.is_empty());
     let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
     assert!(page.starts_with("<!doctype html>"));

@@ -86,14 +86,14 @@ impl Served {
         response
     }
 
-    /// The exit status after a signal, and what was said on stderr.
+    /// The exit status after a signal, and stderr.
     pub(crate) fn end(mut self, signal: &str) -> (Option<i32>, String) {
         let kill = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
         assert!(kill.unwrap().success());
         let status = self.child.wait().unwrap();
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        (status.code(), said)
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (status.code(), stderr)
     }
 }
 

@@ -27,9 +27,12 @@ fn a_killed_program_left_a_frame_too() {
 #[test]
 fn what_cannot_be_shown_is_an_error_with_a_way_out() {
     let folder = Folder::new().with("a.flood", SCRIPT).with_bytes("x.flood", b"no trace");
-    let said = folder.run("top a.flood");
-    assert!(said.starts_with("exit 1\n--- stderr\nerror: Failed to show `a.flood`\n"), "{said}");
-    assert!(said.contains("hint: `--once` writes one frame as text"), "{said}");
+    let output = folder.run("top a.flood");
+    assert!(
+        output.starts_with("exit 1\n--- stderr\nerror: Failed to show `a.flood`\n"),
+        "{output}"
+    );
+    assert!(output.contains("hint: `--once` writes one frame as text"), "{output}");
     assert!(folder.run("top --once b.flood").contains("there is no such file"));
     assert!(folder.run("top --once x.flood").contains("this is a text file, not a recording"));
     assert!(folder.run("top --once a.flood --rank 3").contains("leave `--rank` out"));

@@ -40,7 +40,7 @@ impl Viewer {
         self.server.get(path, &format!("localhost:{}", self.server.port))
     }
 
-    /// Ctrl-C. The exit status, and what was said on stderr.
+    /// Ctrl-C. The exit status, and stderr.
     fn interrupt(self) -> (Option<i32>, String) {
         self.server.end("-INT")
     }
@@ -67,16 +67,16 @@ fn a_file_that_is_not_there_yet_is_waited_for() {
     let path = folder.path().join("late.flood");
     let whole = floodmark_testing::script::file(SCRIPT);
     let words = ["view", "--no-open", "--follow", "late.flood"];
-    let server = Served::start_waiting(&folder, &words, |said| {
-        assert_eq!(said, "waiting for `late.flood`");
+    let server = Served::start_waiting(&folder, &words, |stderr| {
+        assert_eq!(stderr, "waiting for `late.flood`");
         std::fs::write(path, whole).unwrap();
     });
     let viewer = Viewer::open(server);
     let traces = viewer.get(&format!("/{}/api/traces", viewer.token));
     assert!(traces.contains("\"follows\":true"), "{traces}");
-    let (status, said) = viewer.interrupt();
+    let (status, stderr) = viewer.interrupt();
     assert_eq!(status, Some(0));
-    assert_eq!(said, "showing 1 trace; end with Ctrl-C\n");
+    assert_eq!(stderr, "showing 1 trace; end with Ctrl-C\n");
 }
 
 /// 127.0.0.2 is this machine, too; a server that listens everywhere would answer there.
@@ -96,8 +96,8 @@ fn a_port_that_is_taken_is_an_error() {
     let port = taken.local_addr().unwrap().port();
     let output = folder.command(&format!("view --no-open --port {port} a.flood")).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap().replace(&port.to_string(), "PORT");
-    insta::assert_snapshot!(said, @r"
+    let stderr = String::from_utf8(output.stderr).unwrap().replace(&port.to_string(), "PORT");
+    insta::assert_snapshot!(stderr, @r"
     error: Failed to listen on `127.0.0.1:PORT`
       Caused by: another program uses this port
 

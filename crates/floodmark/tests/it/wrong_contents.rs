@@ -37,8 +37,8 @@ fn stack(id: u32, parent: u32) -> StackRow {
     StackRow { id, parent, code: 1, line: 1, module: 0, flags: 0 }
 }
 
-/// Answers of all commands; each must end with an answer or an error, and all must say `said`.
-fn ask(batch: &Batch, said: &str) {
+/// Answers of all commands; each must end with an answer or an error, and all must contain `expected`.
+fn ask(batch: &Batch, expected: &str) {
     let mut writer = TraceWriter::new(Vec::new(), &floodmark_testing::script::header()).unwrap();
     writer.write_batch(batch).unwrap();
     let file = writer.finish(&Ending::default()).unwrap();
@@ -60,7 +60,7 @@ fn ask(batch: &Batch, said: &str) {
         assert!(!stderr.contains("panicked at"), "{command}: {stderr}");
         let is_said = [&output.stdout, &output.stderr]
             .into_iter()
-            .any(|text| String::from_utf8_lossy(text).contains(said));
+            .any(|text| String::from_utf8_lossy(text).contains(expected));
         let is_error = output.status.code() == Some(1);
         assert!(is_said || is_error || command.starts_with("export"), "{command}: {stderr}");
     }

@@ -113,7 +113,7 @@ pub(crate) fn check_device(trace: &Trace, device: Option<Device>) -> Result<()> 
     }
 }
 
-/// Where it goes: what is said, or a name beside the trace.
+/// The path to write: the given one, or a name beside the trace.
 fn destination(args: &ExportArgs, path: &Path) -> PathBuf {
     args.output.clone().unwrap_or_else(|| beside(path, args.to))
 }
