@@ -1,8 +1,7 @@
-//! Frames with right checksums and right numbers, and whatever the fuzzer thinks of inside them.
+//! Frames with valid checksums and numbers, and contents that the fuzzer chooses.
 //!
-//! The input is a file without the right to be wrong in the boring places: its prelude is replaced, every
-//! frame that it seems to have gets the checksum of what is there and the next number, and a header comes
-//! first. What is left of a frame at the end becomes records of the journal, with right checksums.
+//! The target repairs the input before it reads it: it replaces the prelude, adds a header, and gives every frame a valid
+//! checksum and the next number. The rest of the input becomes records of the journal with valid checksums.
 
 #![no_main]
 
@@ -11,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use floodmark_trace::frame::{
     FRAME_HEADER_BYTES, FRAME_MAGIC, FrameKind, PRELUDE_BYTES, append_frame, prelude,
 };
-use floodmark_trace::Device;
+use floodmark_trace::{Device, EventKind};
 use floodmark_trace::journal::{Entry, JournalWriter, Record};
 
 #[path = "../questions.rs"]
@@ -20,7 +19,7 @@ mod questions;
 const SESSION: u64 = 1;
 
 fuzz_target!(|bytes: &[u8]| {
-    let (file, rest) = mend(bytes);
+    let (file, rest) = repair(bytes);
     let mut journal = JournalWriter::new(SESSION);
     for bytes in rest.chunks(RECORD_BYTES) {
         journal.push(0, &entry(bytes));
@@ -42,17 +41,18 @@ fn entry(bytes: &[u8]) -> Entry {
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| fields[at * 8 + byte]));
     let [kind, flags, device_kind, device_index, ..] = fields;
     let device = Device { kind: device_kind.cast_signed(), index: device_index.cast_signed() };
-    let mut record = Record::new(kind, device);
-    record.flags = flags & 0x7F;
-    (record.time_nanos, record.addr, record.bytes) = (word(1), word(2), word(3));
-    (record.requested, record.allocated, record.reserved) = (word(4), word(5), word(6));
-    record.stack = u32::from_le_bytes([fields[4], fields[5], fields[6], fields[7]]);
+    let mut record =
+        Record::block(EventKind::Alloc, device, word(2), word(3)).at_time(word(1));
+    (record.kind, record.flags) = (kind, flags & 0x7F);
+    record.set_requested(word(4));
+    record.set_totals(word(5), word(6));
+    record.set_stack(u32::from_le_bytes([fields[4], fields[5], fields[6], fields[7]]));
     record.thread = u32::from(fields[56]);
     Entry { record, payload: fields[56..].into() }
 }
 
-/// The file that `bytes` might have been, and what is left of them.
-fn mend(bytes: &[u8]) -> (Vec<u8>, &[u8]) {
+/// Repairs the frames in `bytes`; returns the file, and the bytes after its last frame.
+fn repair(bytes: &[u8]) -> (Vec<u8>, &[u8]) {
     let mut file = prelude().to_vec();
     append_frame(&mut file, FrameKind::Header, 0, br#"{"session":"1"}"#);
     let mut rest = bytes.get(PRELUDE_BYTES..).unwrap_or_default();

@@ -82,7 +82,7 @@ impl Recorder {
             ["free-unknown", device, size] => {
                 let bytes = parse_size(size);
                 self.total(device).allocated -= bytes;
-                let record = Record { bytes, addr: 1, ..new(EventKind::Free, device) };
+                let record = Record::block(EventKind::Free, device.parse().unwrap(), 1, bytes);
                 self.push(record, 0, vec![]);
             }
             ["label", name, category, label, rest @ ..] => self.label(name, category, label, rest),
@@ -100,26 +100,28 @@ impl Recorder {
             ["backward", "oom", rest @ ..] => self.oom(rest, FLAG_BACKWARD),
             ["oom", rest @ ..] => self.oom(rest, 0),
             ["segment", name, device, size, rest @ ..] => {
-                let options = Options::parse(rest);
+                let options = EventOptions::parse(rest);
                 let (addr, bytes) = (self.new_addr(), parse_size(size));
                 self.segments.insert((*name).to_owned(), (device.parse().unwrap(), addr, bytes));
                 let total = self.total(device);
                 total.has_segments = true;
                 total.reserved += bytes;
                 let (stream, pool) = (self.stream(&options), self.pool(&options));
-                let record = new(EventKind::SegmentAlloc, device);
-                self.push(Record { addr, bytes, stream, pool, ..record }, 0, vec![]);
+                let device = device.parse().unwrap();
+                let mut record = Record::block(EventKind::SegmentAlloc, device, addr, bytes);
+                (record.stream, record.pool) = (stream, pool);
+                self.push(record, 0, vec![]);
             }
             ["free-segment", name] => {
                 let (device, addr, bytes) = self.segments.remove(*name).expect("it was taken");
                 self.totals.get_mut(&device).unwrap().reserved -= bytes;
-                let record = Record::new(EventKind::SegmentFree as u8, device);
-                self.push(Record { addr, bytes, ..record }, 0, vec![]);
+                let record = Record::block(EventKind::SegmentFree, device, addr, bytes);
+                self.push(record, 0, vec![]);
             }
             ["complete", name] => {
                 let (device, addr) = self.awaited.remove(*name).expect("a stream uses it");
-                let record = Record::new(EventKind::FreeCompleted as u8, device);
-                self.push(Record { addr, ..record }, 0, vec![]);
+                let record = Record::block(EventKind::FreeCompleted, device, addr, 0);
+                self.push(record, 0, vec![]);
             }
             other => panic!("what does {other:?} mean?"),
         }
@@ -127,16 +129,18 @@ impl Recorder {
 
     fn oom(&mut self, words: &[&str], flags: u8) {
         let [device, size, rest @ ..] = words else { panic!("an oom has a device and a size") };
-        let options = Options::parse(rest);
+        let options = EventOptions::parse(rest);
         let stack = self.stack(&options);
         let device_free = options.get("left").map_or(0, parse_size);
-        let record = Record::oom(device.parse().unwrap(), parse_size(size), device_free);
-        self.push(Record { stack, flags, ..record }, 0, vec![]);
+        let mut record = Record::oom(device.parse().unwrap(), parse_size(size), device_free);
+        record.set_stack(stack);
+        record.flags = flags;
+        self.push(record, 0, vec![]);
     }
 
     fn alloc(&mut self, kind: EventKind, words: &[&str], flags: u8) {
         let [name, device, size, rest @ ..] = words else { panic!("alloc NAME DEVICE SIZE") };
-        let options = Options::parse(rest);
+        let options = EventOptions::parse(rest);
         let bytes = parse_size(size);
         let stack = self.stack(&options);
         let called = options.get("call");
@@ -146,25 +150,18 @@ impl Recorder {
         let requested = options.get("asking").map_or(0, parse_size);
         let thread = options.get("thread").map_or(0, |thread| thread.parse().unwrap());
         let addr = match options.get("on") {
-            Some(place) => self.place(place),
+            Some(position) => self.address_at(position),
             None => self.new_addr(),
         };
         let (stream, pool) = (self.stream(&options), self.pool(&options));
         let old = self.live.insert((*name).to_owned(), (device.parse().unwrap(), addr, bytes));
         assert_eq!(old, None, "{name} is there already");
         self.total(device).allocated += bytes;
-        let record = Record {
-            flags,
-            stack,
-            addr,
-            bytes,
-            requested,
-            phase,
-            op,
-            stream,
-            pool,
-            ..new(kind, device)
-        };
+        let mut record = Record::block(kind, device.parse().unwrap(), addr, bytes);
+        record.set_stack(stack);
+        record.set_requested(requested);
+        (record.flags, record.phase, record.op) = (flags, phase, op);
+        (record.stream, record.pool) = (stream, pool);
         self.push(record, thread, vec![]);
     }
 
@@ -174,17 +171,17 @@ impl Recorder {
     }
 
     /// `S+4MiB`: the address at an offset in the segment S.
-    fn place(&self, place: &str) -> u64 {
-        let (segment, offset) = place.split_once('+').unwrap_or((place, "0B"));
+    fn address_at(&self, position: &str) -> u64 {
+        let (segment, offset) = position.split_once('+').unwrap_or((position, "0B"));
         self.segments[segment].1 + parse_size(offset)
     }
 
-    fn stream(&mut self, options: &Options<'_>) -> u16 {
+    fn stream(&mut self, options: &EventOptions<'_>) -> u16 {
         let stream = options.get("stream").map(|number| format!("0x{number}"));
         stream.map_or(0, |stream| self.text(TextKind::Stream, &stream))
     }
 
-    fn pool(&mut self, options: &Options<'_>) -> u16 {
+    fn pool(&mut self, options: &EventOptions<'_>) -> u16 {
         let pool = options.get("pool").map(|number| format!("(0, {number})"));
         pool.map_or(0, |pool| self.text(TextKind::Pool, &pool))
     }
@@ -195,14 +192,14 @@ impl Recorder {
         if deferred {
             self.awaited.insert(name.to_owned(), (device, addr));
         }
-        let flags = if deferred { FLAG_DEFERRED } else { 0 };
-        let record = Record { flags, addr, bytes, ..Record::new(EventKind::Free as u8, device) };
+        let mut record = Record::block(EventKind::Free, device, addr, bytes);
+        record.flags = if deferred { FLAG_DEFERRED } else { 0 };
         self.push(record, 0, vec![]);
     }
 
     fn remark(&mut self, kind: EventKind, name: &str) {
         let (device, addr, _) = self.live[name];
-        self.push(Record { addr, ..Record::new(kind as u8, device) }, 0, vec![]);
+        self.push(Record::block(kind, device, addr, 0), 0, vec![]);
     }
 
     fn label(&mut self, name: &str, category: &str, label: &str, rest: &[&str]) {
@@ -227,7 +224,7 @@ impl Recorder {
     }
 
     /// The stack of `at a.py:1 > b.py:2 in layers.0`: the module's frame is the outermost.
-    fn stack(&mut self, options: &Options<'_>) -> u32 {
+    fn stack(&mut self, options: &EventOptions<'_>) -> u32 {
         let mut stack = 0;
         let mut flags = 0;
         if let Some(path) = options.get("in") {
@@ -296,8 +293,8 @@ impl Recorder {
         if !totals.has_segments {
             totals.reserved = totals.reserved.max(totals.allocated.next_multiple_of(2 << 20));
         }
-        record.allocated = totals.allocated;
-        record.reserved = if record.device.is_cpu() { 0 } else { totals.reserved };
+        let reserved = if record.device.is_cpu() { 0 } else { totals.reserved };
+        record.set_totals(totals.allocated, reserved);
         self.push_raw(record, thread, payload);
     }
 
@@ -309,10 +306,10 @@ impl Recorder {
     }
 }
 
-/// The pairs of a word and its value that follow the size.
-struct Options<'a>(Vec<(&'a str, &'a str)>);
+/// The options of an event in a script: pairs of a word and its value after the size.
+struct EventOptions<'a>(Vec<(&'a str, &'a str)>);
 
-impl<'a> Options<'a> {
+impl<'a> EventOptions<'a> {
     fn parse(words: &[&'a str]) -> Self {
         let mut options = Vec::new();
         for pair in words.chunks(2) {

@@ -20,21 +20,21 @@ const GPU: Device = Device::cuda(0);
 
 /// Pseudorandom numbers (`xorshift64*`).
 #[derive(Debug)]
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % below
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % limit
     }
 }
 
 /// The loop, with the state of its allocator.
 #[derive(Debug)]
 pub struct TrainingLoop {
-    dice: Dice,
+    random: Random,
     nanos: u64,
     allocated: u64,
     reserved: u64,
@@ -50,7 +50,7 @@ impl TrainingLoop {
     #[expect(clippy::new_without_default, reason = "a loop is no empty value")]
     pub fn new() -> Self {
         Self {
-            dice: Dice(0x9E37_79B9_7F4A_7C15),
+            random: Random(0x9E37_79B9_7F4A_7C15),
             nanos: 0,
             allocated: 0,
             reserved: 0,
@@ -61,18 +61,16 @@ impl TrainingLoop {
         }
     }
 
-    fn record(&mut self, kind: u8, payload: &[u8], fill: impl FnOnce(&mut Record)) -> Entry {
-        let mut record = Record::new(kind, GPU);
-        fill(&mut record);
+    fn entry(&self, mut record: Record) -> Entry {
         record.time_nanos = self.nanos;
-        (record.allocated, record.reserved) = (self.allocated, self.reserved);
+        record.set_totals(self.allocated, self.reserved);
         record.thread = u32::from(record.flags & FLAG_BACKWARD != 0);
-        Entry { record, payload: payload.into() }
+        record.into()
     }
 
     fn definition(&self, definition: &Definition<&str>) -> Entry {
         let (record, payload) = definition.to_record();
-        Entry { record: Record { time_nanos: self.nanos, ..record }, payload: payload.into() }
+        Entry { record: record.at_time(self.nanos), payload: payload.into() }
     }
 
     /// Defines functions, modules and the call tree: a trunk, and a branch for each line that allocates.
@@ -117,7 +115,7 @@ impl TrainingLoop {
     pub fn step(&mut self, number: u32) -> Vec<Entry> {
         let mut entries = Vec::new();
         let mut live = Vec::new();
-        self.tokens = 32 * (1 + self.dice.roll(32));
+        self.tokens = 32 * (1 + self.random.below(32));
         for block in 0..BLOCKS_PER_STEP {
             let is_backward = block >= BLOCKS_PER_STEP / 2;
             let (addr, entry) = self.alloc(block, is_backward);
@@ -125,7 +123,7 @@ impl TrainingLoop {
             live.push(addr);
             if block % 3 == 0 || is_backward {
                 // Not always the newest block, because of the garbage collector and other streams.
-                let back = if self.dice.roll(10) == 0 { 1 + self.dice.roll(6) } else { 1 };
+                let back = if self.random.below(10) == 0 { 1 + self.random.below(6) } else { 1 };
                 let at = live.len().saturating_sub(usize::try_from(back).unwrap());
                 let addr = live.remove(at);
                 entries.push(self.free(addr, is_backward));
@@ -140,13 +138,13 @@ impl TrainingLoop {
         while let Some(addr) = live.pop() {
             entries.push(self.free(addr, false));
         }
-        entries.push(self.record(EventKind::Step as u8, &[], |r| r.set_step_number(number)));
+        entries.push(self.entry(Record::step(number)));
         entries
     }
 
     fn pass_time(&mut self, usual_nanos: u64) {
-        let pause = if self.dice.roll(20) == 0 { self.dice.roll(400_000) } else { 0 };
-        self.nanos += usual_nanos / 2 + self.dice.roll(4 * usual_nanos) + pause;
+        let pause = if self.random.below(20) == 0 { self.random.below(400_000) } else { 0 };
+        self.nanos += usual_nanos / 2 + self.random.below(4 * usual_nanos) + pause;
     }
 
     fn alloc(&mut self, block: u64, is_backward: bool) -> (u64, Entry) {
@@ -155,8 +153,8 @@ impl TrainingLoop {
         // Half of the lines allocate activations with the length of the batch, half tensors of a fixed size.
         let length = if line.is_multiple_of(2) { self.tokens } else { 768 };
         let mut requested = 4 * length * (1 + line % 24) * (1 + line % 5);
-        if self.dice.roll(20) == 0 {
-            requested += 4 * self.dice.roll(10_000);
+        if self.random.below(20) == 0 {
+            requested += 4 * self.random.below(10_000);
         }
         let bytes = requested.next_multiple_of(512);
         let addr = self.cache.get_mut(&bytes).and_then(Vec::pop).unwrap_or_else(|| {
@@ -167,13 +165,12 @@ impl TrainingLoop {
             self.reserved.max((self.next_addr - 0x7F3A_0000_0000).next_multiple_of(2 << 20));
         self.sizes.insert(addr, bytes);
         self.allocated += bytes;
-        let entry = self.record(EventKind::Alloc as u8, &[], |r| {
-            (r.addr, r.bytes, r.requested) = (addr, bytes, requested);
-            r.stack = u32::try_from(1 + DEPTH + line).unwrap();
-            (r.stream, r.pool) = (1, 2);
-            r.flags = if is_backward { FLAG_BACKWARD } else { 0 };
-        });
-        (addr, entry)
+        let mut record = Record::block(EventKind::Alloc, GPU, addr, bytes);
+        record.set_requested(requested);
+        record.set_stack(u32::try_from(1 + DEPTH + line).unwrap());
+        (record.stream, record.pool) = (1, 2);
+        record.flags = if is_backward { FLAG_BACKWARD } else { 0 };
+        (addr, self.entry(record))
     }
 
     fn free(&mut self, addr: u64, is_backward: bool) -> Entry {
@@ -181,17 +178,14 @@ impl TrainingLoop {
         let bytes = self.sizes[&addr];
         self.allocated -= bytes;
         self.cache.entry(bytes).or_default().push(addr);
-        self.record(EventKind::Free as u8, &[], |r| {
-            (r.addr, r.bytes) = (addr, bytes);
-            r.flags = if is_backward { FLAG_BACKWARD } else { 0 };
-        })
+        let mut record = Record::block(EventKind::Free, GPU, addr, bytes);
+        record.flags = if is_backward { FLAG_BACKWARD } else { 0 };
+        self.entry(record)
     }
 
-    fn label(&mut self, addr: u64, block: u64) -> Entry {
-        self.record(EventKind::Label as u8, &[], |r| {
-            r.addr = addr;
-            r.set_label_number(u32::try_from(1 + block % (STACKS / 4)).unwrap());
-        })
+    fn label(&self, addr: u64, block: u64) -> Entry {
+        let label = u32::try_from(1 + block % (STACKS / 4)).unwrap();
+        self.entry(Record::label(GPU, addr, label))
     }
 }
 

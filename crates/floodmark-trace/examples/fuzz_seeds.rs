@@ -19,15 +19,17 @@ fn records() -> Vec<Entry> {
     let mut entries = Vec::new();
     let gpu = Device::cuda(0);
     for kind in record_kind::CODE..=record_kind::TEXT {
-        let mut record = Record::new(kind, Device::CPU);
-        (record.addr, record.bytes, record.requested, record.allocated) = (1, 1, 7, 1);
+        let mut record = Record::block(EventKind::Alloc, Device::CPU, 1, 1);
+        record.kind = kind;
+        record.set_requested(7);
+        record.set_totals(1, 0);
         let payload = pack_strings(&["train.py", "forward", "float32"]);
         entries.push((record, payload));
     }
     let event = |kind: EventKind, addr: u64, bytes: u64, allocated: u64| {
-        let mut record = Record::new(kind as u8, gpu);
-        (record.addr, record.bytes, record.stack) = (addr, bytes, 1);
-        (record.allocated, record.reserved) = (allocated, 2 << 20);
+        let mut record = Record::block(kind, gpu, addr, bytes);
+        record.set_stack(1);
+        record.set_totals(allocated, 2 << 20);
         (record, Vec::new())
     };
     entries.push(event(EventKind::InitialBlock, 0x1000, 512, 0));

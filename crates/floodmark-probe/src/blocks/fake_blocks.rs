@@ -72,13 +72,10 @@ pub fn record_fake_alloc(block: &FakeBlock, op: &str, workspace: Option<&str>) {
         if !recording.wants_fake(device) {
             return;
         }
-        let mut record = Record::new(EventKind::Alloc as u8, device);
+        let mut record = Record::block(EventKind::Alloc, device, block.addr, block.bytes);
         record.flags = FLAG_FAKE_TENSOR;
-        record.addr = block.addr;
-        record.bytes = block.bytes;
-        record.requested = block.requested;
-        record.allocated = block.allocated;
-        record.reserved = block.reserved;
+        record.set_requested(block.requested);
+        record.set_totals(block.allocated, block.reserved);
         if !device.is_cpu() {
             let default = || "0x0".to_owned();
             set_stream(&mut record, handle_id(recording, local, TextKind::Stream, 0, default));
@@ -103,12 +100,9 @@ pub fn record_fake_free(block: &FakeBlock) {
     with_recording(|recording, local| {
         let device = block.device.canonical();
         if recording.wants_fake(device) {
-            let mut record = Record::new(EventKind::Free as u8, device);
+            let mut record = Record::block(EventKind::Free, device, block.addr, block.bytes);
             record.flags = FLAG_FAKE_TENSOR;
-            record.addr = block.addr;
-            record.bytes = block.bytes;
-            record.allocated = block.allocated;
-            record.reserved = block.reserved;
+            record.set_totals(block.allocated, block.reserved);
             local.write(recording, record, &[]);
         }
     });
@@ -138,13 +132,11 @@ pub fn record_fake_segment(device: Device, change: SegmentChange, addr: u64, byt
     with_recording(|recording, local| {
         let device = device.canonical();
         if recording.wants_fake(device) {
-            let mut record = Record::new(kind as u8, device);
+            let mut record = Record::block(kind, device, addr, bytes);
             record.flags = FLAG_FAKE_TENSOR;
-            record.addr = addr;
-            record.bytes = bytes;
             let default = || "0x0".to_owned();
             set_stream(&mut record, handle_id(recording, local, TextKind::Stream, 0, default));
-            record.stack = local.stack(recording, false).0.id;
+            record.set_stack(local.stack(recording, false).0.id);
             local.write(recording, record, &[]);
         }
     });
@@ -158,8 +150,7 @@ pub fn record_fake_oom(block: &FakeBlock, device_free: u64) {
         if recording.wants_fake(device) {
             let mut record = Record::oom(device, block.requested, device_free);
             record.flags = FLAG_FAKE_TENSOR;
-            record.allocated = block.allocated;
-            record.reserved = block.reserved;
+            record.set_totals(block.allocated, block.reserved);
             local.write_alloc(recording, record);
         }
     });

@@ -70,10 +70,8 @@ impl InitialBlocks {
         if is_freed && !block.is_segment {
             return;
         }
-        let mut record = Record::new(kind as u8, device);
-        record.addr = block.addr;
-        record.bytes = block.bytes;
-        record.requested = block.requested;
+        let mut record = Record::block(kind, device, block.addr, block.bytes);
+        record.set_requested(block.requested);
         local.write(recording, record, &[]);
     }
 }
@@ -103,7 +101,7 @@ mod tests {
 
     fn written(installed: &Installed) -> Vec<(u8, u64, u64)> {
         let written = records(installed.recording).concat();
-        written.iter().map(|(record, _)| (record.kind, record.addr, record.requested)).collect()
+        written.iter().map(|(record, _)| (record.kind, record.addr(), record.requested())).collect()
     }
 
     #[test]

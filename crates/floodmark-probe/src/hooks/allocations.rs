@@ -51,20 +51,18 @@ pub(super) unsafe extern "C-unwind" fn report(
                 return;
             }
             let kind = if size >= 0 { EventKind::Alloc } else { EventKind::Free };
-            let mut record = Record::new(kind as u8, device);
-            record.addr = ptr as u64;
-            record.bytes = size.unsigned_abs();
-            record.allocated = allocated as u64;
-            record.reserved = reserved as u64;
+            let addr = ptr as u64;
+            let mut record = Record::block(kind, device, addr, size.unsigned_abs());
+            record.set_totals(allocated as u64, reserved as u64);
             if size >= 0 {
-                local.note_block(device, record.addr);
+                local.note_block(device, addr);
                 tracker::complete(recording, local, &mut record);
                 local.write_alloc(recording, record);
             } else {
-                if tracker::is_deferred(record.addr) {
+                if tracker::is_deferred(addr) {
                     record.flags |= FLAG_DEFERRED;
                 }
-                recording.freed_blocks.add(device, record.addr);
+                recording.freed_blocks.add(device, addr);
                 local.write(recording, record, &[]);
             }
         });
@@ -101,8 +99,7 @@ fn record_oom(device: Device, bytes: u64, allocated: usize, reserved: usize) {
         if recording.wants_torch(device) {
             let device_free = if device.is_cpu() { 0 } else { tracker::take_device_free() };
             let mut record = Record::oom(device, bytes, device_free);
-            record.allocated = allocated as u64;
-            record.reserved = reserved as u64;
+            record.set_totals(allocated as u64, reserved as u64);
             local.write_alloc(recording, record);
         }
     });
@@ -131,9 +128,7 @@ pub(super) unsafe extern "C-unwind" fn cpu_new(
     }
     with_recording(|recording, local| {
         if recording.wants_torch(Device::CPU) {
-            let mut record = Record::new(EventKind::Alloc as u8, Device::CPU);
-            record.addr = ptr as u64;
-            record.bytes = bytes as u64;
+            let record = Record::block(EventKind::Alloc, Device::CPU, ptr as u64, bytes as u64);
             local.write_alloc(recording, record);
         }
     });
@@ -146,9 +141,8 @@ pub(super) unsafe extern "C-unwind" fn cpu_delete(reporter: *mut c_void, ptr: *m
     }
     with_recording(|recording, local| {
         if recording.wants_torch(Device::CPU) {
-            let mut record = Record::new(EventKind::Free as u8, Device::CPU);
-            record.addr = ptr as u64;
-            recording.freed_blocks.add(Device::CPU, record.addr);
+            recording.freed_blocks.add(Device::CPU, ptr as u64);
+            let record = Record::block(EventKind::Free, Device::CPU, ptr as u64, 0);
             local.write(recording, record, &[]);
         }
     });

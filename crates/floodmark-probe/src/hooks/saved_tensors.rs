@@ -58,9 +58,7 @@ unsafe fn note(kind: EventKind, tensor: *const usize) {
         // SAFETY: the caller's promise.
         let place = unsafe { storage_of(recording.sources(), tensor) };
         if let Some((device, addr)) = place.filter(|(device, _)| recording.wants(*device)) {
-            let mut record = Record::new(kind as u8, device);
-            record.addr = addr;
-            local.write(recording, record, &[]);
+            local.write(recording, Record::block(kind, device, addr, 0), &[]);
         }
     });
 }

@@ -122,8 +122,8 @@ thread_local! {
 /// Adds the announced facts to the record of this block.
 pub(crate) fn complete(recording: &Recording, local: &mut Local, record: &mut Record) {
     let announced = ANNOUNCED.get();
-    if announced.addr as u64 == record.addr {
-        record.requested = announced.requested as u64;
+    if announced.addr as u64 == record.addr() {
+        record.set_requested(announced.requested as u64);
         set_handles(recording, local, record, announced.stream, announced.pool);
     }
 }
@@ -177,13 +177,11 @@ unsafe extern "C-unwind" fn invoke(_: *const [usize; 2], entry: *const TraceEntr
         if !recording.wants_torch(device) {
             return;
         }
-        let mut record = Record::new(kind as u8, device);
-        record.addr = entry.addr as u64;
-        record.bytes = entry.size as u64;
+        let mut record = Record::block(kind, device, entry.addr as u64, entry.size as u64);
         set_handles(recording, local, &mut record, entry.stream, entry.pool);
         // The call stack of a freed segment shows whether the program emptied the cache or torch needed room.
         if kind != EventKind::FreeCompleted {
-            record.stack = local.stack(recording, false).0.id;
+            record.set_stack(local.stack(recording, false).0.id);
         }
         local.write(recording, record, &[]);
     });
@@ -251,10 +249,9 @@ mod tests {
         event(0, 0x40, 400);
         let completed = |addr| {
             with_recording(|recording, local| {
-                let mut record = Record::new(EventKind::Alloc as u8, Device::cuda(0));
-                record.addr = addr;
+                let mut record = Record::block(EventKind::Alloc, Device::cuda(0), addr, 0);
                 complete(recording, local, &mut record);
-                (record.requested, record.stream != 0, record.pool != 0)
+                (record.requested(), record.stream != 0, record.pool != 0)
             })
         };
         assert_eq!(completed(0x40), Some((400, true, true)));
@@ -275,7 +272,7 @@ mod tests {
         event(2, 0x80, 512);
         let written = records(installed.recording).concat();
         let (last, _) = written.last().expect("the stream is done with it");
-        assert_eq!((last.kind, last.addr), (EventKind::FreeCompleted as u8, 0x80));
+        assert_eq!((last.kind, last.addr()), (EventKind::FreeCompleted as u8, 0x80));
     }
 
     #[test]

@@ -202,8 +202,8 @@ mod tests {
         }
 
         fn write(&mut self, time_nanos: u64) {
-            let mut record = Record::new(EventKind::Alloc as u8, Device::CPU);
-            (record.time_nanos, record.addr) = (time_nanos, time_nanos);
+            let block = Record::block(EventKind::Alloc, Device::CPU, time_nanos, 0);
+            let record = block.at_time(time_nanos);
             let bytes = record.to_bytes(SEED, self.chunk.first_ordinal() + self.records, &[]);
             self.chunk.write(self.slot, bytes.words(), &[]);
             (self.slot, self.records) = (self.slot + bytes.slots, self.records + 1);

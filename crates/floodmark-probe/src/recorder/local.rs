@@ -153,7 +153,7 @@ impl Local {
     pub(crate) fn write_alloc(&mut self, recording: &Recording, mut record: Record) {
         // Host memory is reported outside every lock.
         let (node, backward) = self.stack(recording, record.device.is_cpu());
-        record.stack = node.id;
+        record.set_stack(node.id);
         if backward {
             record.flags |= FLAG_BACKWARD;
         }

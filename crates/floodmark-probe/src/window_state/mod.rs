@@ -304,8 +304,7 @@ mod tests {
     /// The next batch, with a block at each address.
     fn batch(assembler: &mut Assembler, addrs: &[u64]) -> Batch {
         for &addr in addrs {
-            let record = Record::new(EventKind::Alloc as u8, Device::CPU);
-            assembler.push(&Record { addr, bytes: 512, ..record }, &[]);
+            assembler.push(&Record::block(EventKind::Alloc, Device::CPU, addr, 512), &[]);
         }
         assembler.take_batch()
     }

@@ -221,7 +221,9 @@ mod tests {
     }
 
     fn event(kind: EventKind, addr: u64, stack: u32) -> Record {
-        Record { addr, bytes: 512, stack, ..Record::new(kind as u8, Device::CPU) }
+        let mut record = Record::block(kind, Device::CPU, addr, 512);
+        record.set_stack(stack);
+        record
     }
 
     fn ids(batch: &Batch) -> [Vec<u32>; 5] {
@@ -241,8 +243,7 @@ mod tests {
         referred.complete(&known, &mut first);
         // Callers come before what they call.
         assert_eq!(ids(&first), [vec![1, 2], vec![1, 2], vec![2, 1], vec![1], vec![]]);
-        let mut phase = event(EventKind::PhaseBegin, 0, 1);
-        phase.bytes = 0;
+        let phase = Record::named(EventKind::PhaseBegin, 1);
         let mut second = batch(&[event(EventKind::Alloc, 128, 1), phase]);
         referred.complete(&known, &mut second);
         assert_eq!(ids(&second), [vec![], vec![], vec![], vec![], vec![1]]);

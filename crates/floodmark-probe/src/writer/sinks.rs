@@ -141,8 +141,9 @@ impl<'a> Sinks<'a> {
         }
         for (&thread, phases) in &self.phases {
             live.extend(phases.iter().map(|&phase| {
-                let record = Record::named(EventKind::PhaseBegin, phase);
-                Record { thread, time_nanos: window.start_nanos, ..record }
+                let mut record = Record::named(EventKind::PhaseBegin, phase);
+                (record.thread, record.time_nanos) = (thread, window.start_nanos);
+                record
             }));
         }
         if opening.replaces_kept {
@@ -267,9 +268,7 @@ mod tests {
     }
 
     fn block(kind: EventKind, time_nanos: u64, addr: u64) -> Record {
-        let mut record = Record::new(kind as u8, Device::CPU);
-        (record.time_nanos, record.addr, record.bytes) = (time_nanos, addr, addr);
-        record
+        Record::block(kind, Device::CPU, addr, addr).at_time(time_nanos)
     }
 
     /// What a window in memory has.
@@ -318,9 +317,9 @@ mod tests {
         sinks.take_new();
         let text = Definition::Text { id: 1, kind: TextKind::Phase, text: "warm-up" };
         let (record, payload) = text.to_record();
-        sinks.push(&Record { time_nanos: 10, ..record }, &payload);
+        sinks.push(&record.at_time(10), &payload);
         let begins = Record::named(EventKind::PhaseBegin, 1);
-        sinks.push(&Record { time_nanos: 11, ..begins }, &[]);
+        sinks.push(&begins.at_time(11), &[]);
         let mut made = block(EventKind::Alloc, 21, 64);
         made.phase = 1;
         sinks.push(&made, &[]);

@@ -72,25 +72,19 @@ impl Assembler {
     /// begins at `time_nanos`, each block followed by its label.
     pub fn initial_records(&self, time_nanos: u64, wants: impl Fn(Device) -> bool) -> Vec<Record> {
         let mut records = Vec::new();
-        let new = |kind: EventKind, device| {
-            let mut record = Record::new(kind as u8, device);
-            record.time_nanos = time_nanos;
-            record
+        let new = |kind, device, addr, bytes| {
+            Record::block(kind, device, addr, bytes).at_time(time_nanos)
         };
         for (&device, state) in self.devices.iter().filter(|(device, _)| wants(**device)) {
             for (&addr, &bytes) in &state.segments {
-                let mut record = new(EventKind::InitialSegment, device);
-                (record.addr, record.bytes) = (addr, bytes);
-                records.push(record);
+                records.push(new(EventKind::InitialSegment, device, addr, bytes));
             }
             for (&addr, live) in &state.live {
-                let mut record = new(EventKind::InitialBlock, device);
-                (record.addr, record.bytes) = (addr, live.bytes);
-                record.requested = live.bytes.saturating_sub(live.slack);
+                let mut record = new(EventKind::InitialBlock, device, addr, live.bytes);
+                record.set_requested(live.bytes.saturating_sub(live.slack));
                 records.push(record);
                 if live.label != 0 {
-                    let label = Record::label(device, addr, live.label);
-                    records.push(Record { time_nanos, ..label });
+                    records.push(Record::label(device, addr, live.label).at_time(time_nanos));
                 }
             }
         }
@@ -233,9 +227,7 @@ impl Assembler {
         let since_nanos = record.time_nanos.saturating_sub(self.origin_nanos);
         let time = self.now.max(Micros(since_nanos / 1000));
         let mut row = Row::new(kind, device, self.thread_number(record), time);
-        row.stack = record.stack;
-        row.addr = record.addr;
-        row.bytes = record.bytes;
+        (row.stack, row.addr, row.bytes) = record.stored_numbers();
         row.phase = u32::from(record.phase);
         row.op = u32::from(record.op);
         row.stream = record.stream;
@@ -243,8 +235,8 @@ impl Assembler {
         row.flags = self.count_left_out(kind, record.flags);
         match kind {
             EventKind::Alloc | EventKind::InitialBlock => {
-                if record.requested != 0 {
-                    row.slack = record.bytes.saturating_sub(record.requested);
+                if record.requested() != 0 {
+                    row.slack = record.bytes().saturating_sub(record.requested());
                 }
                 if kind == EventKind::Alloc || self.is_news(&row) {
                     self.allocate(row);
@@ -257,7 +249,7 @@ impl Assembler {
             }
             EventKind::FreeCompleted => {
                 // Only a block that another stream still used is completed later than it is freed.
-                if let Some(allocation) = self.pending.remove(&(device, record.addr)) {
+                if let Some(allocation) = self.pending.remove(&(device, record.addr())) {
                     row.allocation = allocation;
                     (row.addr, row.bytes, row.stack) = (0, 0, 0);
                     self.emit(row);
@@ -292,7 +284,7 @@ impl Assembler {
                 self.reserve(&row, u64::saturating_sub);
             }
             EventKind::Reserved => {
-                self.devices.entry(device).or_default().reserved = record.bytes;
+                self.devices.entry(device).or_default().reserved = record.bytes();
                 self.emit(row);
             }
         }
@@ -429,18 +421,18 @@ impl Assembler {
             return;
         }
         let state = self.devices.entry(device).or_default();
-        if state.total() != record.allocated {
+        if state.total() != record.allocated() {
             if state.unseen.is_some() {
                 self.disagreements += 1;
             }
-            state.unseen = Some(record.allocated.saturating_sub(state.allocated));
+            state.unseen = Some(record.allocated().saturating_sub(state.allocated));
         } else if state.unseen.is_none() {
             state.unseen = Some(0);
         }
-        if state.reserved != record.reserved {
-            state.reserved = record.reserved;
+        if state.reserved != record.reserved() {
+            state.reserved = record.reserved();
             let mut row = Row::new(EventKind::Reserved, device, thread, self.now);
-            row.bytes = record.reserved;
+            row.bytes = record.reserved();
             self.emit(row);
         }
     }

@@ -87,7 +87,7 @@ impl Selection {
     /// Leaves out what the window does not record.
     fn strip(&self, window: Window, record: &mut Record) {
         if !window.stacks {
-            record.stack = 0;
+            record.set_stack(0);
             record.flags &= !FLAG_STACK_LEFT_OUT;
         }
         if !window.ops {
@@ -148,8 +148,9 @@ mod tests {
     use crate::event::Device;
 
     fn record(kind: EventKind, device: Device, nanos: u64) -> Record {
-        let mut record = Record::new(kind as u8, device);
-        (record.time_nanos, record.stack, record.op, record.bytes) = (nanos, 7, 3, 512);
+        let mut record = Record::block(kind, device, 0, 512).at_time(nanos);
+        record.set_stack(7);
+        record.op = 3;
         record
     }
 
@@ -164,7 +165,7 @@ mod tests {
         assert_eq!(selection.select(&record(EventKind::Alloc, Device::CPU, 99)), None);
         assert_eq!(selection.select(&record(EventKind::Alloc, cuda, 100)), None);
         let taken = selection.select(&record(EventKind::Alloc, Device::CPU, 100)).unwrap();
-        assert_eq!((taken.stack, taken.op, taken.bytes), (0, 0, 512));
+        assert_eq!((taken.stack(), taken.op, taken.bytes()), (0, 0, 512));
         let mut fake = record(EventKind::Alloc, Device::CPU, 100);
         fake.flags = FLAG_FAKE_TENSOR;
         assert_eq!(selection.select(&fake), None);
@@ -178,18 +179,14 @@ mod tests {
         let mut selection = Selection::new(window());
         let numbers: Vec<u32> = (0..3)
             .filter_map(|at| selection.select(&record(EventKind::Step, Device::CPU, 100 + at)))
-            .map(|step| step.stack)
+            .map(|step| step.step_number())
             .collect();
         assert_eq!(numbers, [0, 1, 2]);
     }
 
     #[test]
     fn a_record_of_another_window_is_left_out() {
-        let own = |number| {
-            let mut phase = record(EventKind::PhaseBegin, Device::CPU, 100);
-            (phase.flags, phase.bytes) = (FLAG_OF_WINDOW, number);
-            phase
-        };
+        let own = |number| Record::named(EventKind::PhaseBegin, 7).at_time(100).in_window(number);
         let mut selection = Selection::new(window());
         assert_eq!(selection.select(&own(1)), None);
         assert!(selection.select(&own(2)).is_some());

@@ -1,9 +1,9 @@
 //! Records that define what events refer to by number: functions, call stacks, modules, labels and texts.
 //!
-//! They use the fields of an event for other values, which only this file defines.
+//! A record has five numbers for them; this file defines the meaning of each.
 
 use super::{Record, pack_strings, record_kind, unpack_strings};
-use crate::event::{Category, Device, TextKind};
+use crate::event::{Category, TextKind};
 
 /// What a record defines. Ids start at 1; 0 stands for none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,35 +72,26 @@ pub enum Definition<S> {
 impl<S: AsRef<str>> Definition<S> {
     /// The record of the definition, and its payload.
     pub fn to_record(&self) -> (Record, Vec<u8>) {
-        let new =
-            |kind, id: &u32| Record { addr: u64::from(*id), ..Record::new(kind, Device::CPU) };
         match self {
             Self::Code { id, first_line, file, name } => {
-                let record = new(record_kind::CODE, id);
-                let payload = pack_strings(&[file.as_ref(), name.as_ref()]);
-                (Record { requested: u64::from(*first_line), ..record }, payload)
+                let record = Record::definition(record_kind::CODE, *id, [0, 0, *first_line, 0, 0]);
+                (record, pack_strings(&[file.as_ref(), name.as_ref()]))
             }
             Self::Stack { id, parent, code, line, module, flags } => {
-                let record = Record {
-                    stack: *parent,
-                    bytes: u64::from(*code),
-                    requested: u64::from(*line),
-                    allocated: u64::from(*module),
-                    reserved: u64::from(*flags),
-                    ..new(record_kind::STACK, id)
-                };
-                (record, Vec::new())
+                let numbers = [*parent, *code, *line, *module, u32::from(*flags)];
+                (Record::definition(record_kind::STACK, *id, numbers), Vec::new())
             }
             Self::Module { id, root, class, name } => {
-                let record = Record { bytes: u64::from(*root), ..new(record_kind::MODULE, id) };
+                let record = Record::definition(record_kind::MODULE, *id, [0, *root, 0, 0, 0]);
                 (record, pack_strings(&[class.as_ref(), name.as_ref()]))
             }
             Self::Label { id, category, name, shape, dtype } => {
-                let record = Record { bytes: *category as u64, ..new(record_kind::LABEL, id) };
+                let numbers = [0, *category as u32, 0, 0, 0];
+                let record = Record::definition(record_kind::LABEL, *id, numbers);
                 (record, pack_strings(&[name.as_ref(), shape.as_ref(), dtype.as_ref()]))
             }
             Self::Text { id, kind, text } => {
-                let record = Record { bytes: *kind as u64, ..new(record_kind::TEXT, id) };
+                let record = Record::definition(record_kind::TEXT, *id, [0, *kind as u32, 0, 0, 0]);
                 (record, pack_strings(&[text.as_ref()]))
             }
         }
@@ -108,36 +99,31 @@ impl<S: AsRef<str>> Definition<S> {
 }
 
 impl Definition<String> {
-    /// What a record defines; `None` for an event, and for a kind of record or of text that is not known.
-    #[expect(clippy::cast_possible_truncation, reason = "ids and lines were u32 when written")]
+    /// What a record defines; `None` for an event, and for an unknown kind of record or of text.
+    #[expect(clippy::cast_possible_truncation, reason = "each was a u8 when written")]
     pub fn from_record(record: &Record, payload: &[u8]) -> Option<Self> {
-        let id = record.addr as u32;
+        let id = record.definition_id();
+        let [parent, second, line, module, flags] = record.definition_numbers();
         Some(match record.kind {
             record_kind::CODE => {
                 let [file, name] = unpack_strings(payload);
-                Self::Code { id, first_line: record.requested as u32, file, name }
+                Self::Code { id, first_line: line, file, name }
             }
-            record_kind::STACK => Self::Stack {
-                id,
-                parent: record.stack,
-                code: record.bytes as u32,
-                line: record.requested as u32,
-                module: record.allocated as u32,
-                flags: record.reserved as u8,
-            },
+            record_kind::STACK => {
+                Self::Stack { id, parent, code: second, line, module, flags: flags as u8 }
+            }
             record_kind::MODULE => {
                 let [class, name] = unpack_strings(payload);
-                Self::Module { id, root: record.bytes as u32, class, name }
+                Self::Module { id, root: second, class, name }
             }
             record_kind::LABEL => {
                 let [name, shape, dtype] = unpack_strings(payload);
-                let category =
-                    Category::from_number(record.bytes as u8).unwrap_or(Category::Unknown);
+                let category = Category::from_number(second as u8).unwrap_or(Category::Unknown);
                 Self::Label { id, category, name, shape, dtype }
             }
             record_kind::TEXT => {
                 let [text] = unpack_strings(payload);
-                Self::Text { id, kind: TextKind::from_number(record.bytes as u8)?, text }
+                Self::Text { id, kind: TextKind::from_number(second as u8)?, text }
             }
             _ => return None,
         })
@@ -147,6 +133,7 @@ impl Definition<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Device;
 
     #[test]
     fn every_definition_reads_back_as_it_was_written() {

@@ -1,5 +1,8 @@
 //! One record: its fields, its bytes, its checksum.
 //!
+//! Six fields mean different things by the kind of the record (the call stack of an allocation, the number of a
+//! step). They are private: each kind has constructors and readers that name what the fields mean there.
+//!
 //! A record is six words of eight bytes. A record with more (a GPU's totals, a requested size, a payload)
 //! has four further words, then the payload. Most records of a program on the CPU take less than a cache
 //! line that way.
@@ -54,20 +57,20 @@ pub struct Record {
     pub kind: u8,
     /// [`super::FLAG_BACKWARD`] and the others.
     pub flags: u8,
-    /// Where it happened.
+    /// The device of the memory.
     pub device: Device,
-    /// The call stack. Records of other kinds have another number here: see their constructors.
-    pub stack: u32,
-    /// The address of the block or segment.
-    pub addr: u64,
-    /// The size of the block or segment; 0 for a free without a size.
-    pub bytes: u64,
-    /// What the program requested; 0 when not known.
-    pub requested: u64,
-    /// torch's total of allocated bytes after the event; 0 when not known.
-    pub allocated: u64,
-    /// torch's total of reserved bytes after the event; 0 when there is none.
-    pub reserved: u64,
+    /// The call stack of a block; the number of a label, step or name; the first number of a definition.
+    number: u32,
+    /// The address of a block or segment; the free memory after a failed request; the id of a definition.
+    addr: u64,
+    /// The size of a block or segment; the request that failed; the window of a record for one window.
+    bytes: u64,
+    /// The requested bytes of a block.
+    requested: u64,
+    /// torch's total of allocated bytes after the event.
+    allocated: u64,
+    /// torch's total of reserved bytes after the event.
+    reserved: u64,
     /// The open phase that the user named.
     pub phase: u16,
     /// The operator.
@@ -105,7 +108,7 @@ impl Record {
             kind,
             flags: 0,
             device,
-            stack: 0,
+            number: 0,
             addr: 0,
             bytes: 0,
             requested: 0,
@@ -118,51 +121,118 @@ impl Record {
         }
     }
 
+    /// The same record at this time.
+    #[must_use]
+    pub const fn at_time(self, time_nanos: u64) -> Self {
+        Self { time_nanos, ..self }
+    }
+
+    /// An event of the block or segment at this address; `bytes` is 0 when its size is not known.
+    #[inline]
+    pub const fn block(kind: EventKind, device: Device, addr: u64, bytes: u64) -> Self {
+        Self { addr, bytes, ..Self::new(kind as u8, device) }
+    }
+
+    /// The address of the block or segment, or an address inside it.
+    #[inline]
+    pub const fn addr(&self) -> u64 {
+        self.addr
+    }
+
+    /// The size of the block or segment; 0 for a free without a size.
+    #[inline]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What the program requested of a block; 0 when not known.
+    #[inline]
+    pub const fn requested(&self) -> u64 {
+        self.requested
+    }
+
+    /// Sets what the program requested of a block.
+    #[inline]
+    pub const fn set_requested(&mut self, bytes: u64) {
+        self.requested = bytes;
+    }
+
+    /// The call stack of an event of memory; 0 for none.
+    #[inline]
+    pub const fn stack(&self) -> u32 {
+        self.number
+    }
+
+    /// Sets the call stack of an event of memory.
+    #[inline]
+    pub const fn set_stack(&mut self, stack: u32) {
+        self.number = stack;
+    }
+
+    /// torch's total of allocated bytes after an allocation or free; 0 when not known.
+    #[inline]
+    pub const fn allocated(&self) -> u64 {
+        self.allocated
+    }
+
+    /// torch's total of reserved bytes after an allocation or free; 0 when there is none.
+    #[inline]
+    pub const fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Sets torch's totals after an allocation or free.
+    #[inline]
+    pub const fn set_totals(&mut self, allocated: u64, reserved: u64) {
+        self.allocated = allocated;
+        self.reserved = reserved;
+    }
+
     /// The label of the block around an address.
     #[inline]
     pub const fn label(device: Device, addr: u64, label: u32) -> Self {
-        Self { addr, stack: label, ..Self::new(EventKind::Label as u8, device) }
+        Self { addr, number: label, ..Self::new(EventKind::Label as u8, device) }
     }
 
     /// The number of the label, for `Label`; 0 for one that was left out.
     #[inline]
     pub const fn label_number(&self) -> u32 {
-        self.stack
+        self.number
     }
 
     /// Replaces the number of the label.
     pub fn set_label_number(&mut self, label: u32) {
-        self.stack = label;
+        self.number = label;
     }
 
     /// A step that ended.
     pub const fn step(number: u32) -> Self {
-        Self { stack: number, ..Self::new(EventKind::Step as u8, Device::CPU) }
+        Self { number, ..Self::new(EventKind::Step as u8, Device::CPU) }
     }
 
     /// Replaces the number of the step.
     pub fn set_step_number(&mut self, number: u32) {
-        self.stack = number;
+        self.number = number;
     }
 
     /// The number of the step, for `Step`.
     pub const fn step_number(&self) -> u32 {
-        self.stack
+        self.number
     }
 
     /// A mark, or the begin or the end of a phase; `text` is the number of its name.
     pub const fn named(kind: EventKind, text: u32) -> Self {
-        Self { stack: text, ..Self::new(kind as u8, Device::CPU) }
+        Self { number: text, ..Self::new(kind as u8, Device::CPU) }
     }
 
     /// The number of the name, for `Mark`, `PhaseBegin` and `PhaseEnd`.
     pub const fn name_number(&self) -> u32 {
-        self.stack
+        self.number
     }
 
     /// Replaces the number of the name.
     pub fn set_name_number(&mut self, text: u32) {
-        self.stack = text;
+        self.number = text;
     }
 
     /// The same record, only for the window with this number.
@@ -181,9 +251,52 @@ impl Record {
         self.bytes = 0;
     }
 
-    /// A failed request; `device_free` is the free memory of the device, 0 if unknown.
+    /// A failed request; `device_free` is the free memory of the device, 0 when not known.
     pub const fn oom(device: Device, requested: u64, device_free: u64) -> Self {
         Self { addr: device_free, bytes: requested, ..Self::new(EventKind::Oom as u8, device) }
+    }
+
+    /// The bytes of a failed request.
+    pub const fn failed_request(&self) -> u64 {
+        self.bytes
+    }
+
+    /// A definition. [`super::Definition`] defines the order of its numbers.
+    pub(super) const fn definition(kind: u8, id: u32, numbers: [u32; 5]) -> Self {
+        let [number, second, third, fourth, fifth] = numbers;
+        Self {
+            number,
+            addr: id as u64,
+            bytes: second as u64,
+            requested: third as u64,
+            allocated: fourth as u64,
+            reserved: fifth as u64,
+            ..Self::new(kind, Device::CPU)
+        }
+    }
+
+    /// The id of a definition.
+    #[expect(clippy::cast_possible_truncation, reason = "it was a u32 when written")]
+    pub(super) const fn definition_id(&self) -> u32 {
+        self.addr as u32
+    }
+
+    /// The numbers of a definition.
+    #[expect(clippy::cast_possible_truncation, reason = "each was a u32 when written")]
+    pub(super) const fn definition_numbers(&self) -> [u32; 5] {
+        [
+            self.number,
+            self.bytes as u32,
+            self.requested as u32,
+            self.allocated as u32,
+            self.reserved as u32,
+        ]
+    }
+
+    /// The number, the address and the size as stored. A row of a batch has the same three, which mean the same.
+    #[inline]
+    pub(crate) const fn stored_numbers(&self) -> (u32, u64, u64) {
+        (self.number, self.addr, self.bytes)
     }
 
     #[inline]
@@ -210,7 +323,7 @@ impl Record {
         let mut words = [
             self.time_nanos,
             u64::from(ordinal),
-            u64::from(u32::from_le_bytes(head)) | u64::from(self.stack) << 32,
+            u64::from(u32::from_le_bytes(head)) | u64::from(self.number) << 32,
             u64::from(self.thread) | u64::from(self.phase) << 32 | u64::from(self.op) << 48,
             self.addr,
             self.bytes,
@@ -241,7 +354,7 @@ impl Record {
             kind: head[0],
             flags: head[1] & !LONG,
             device: Device { kind: head[2] as i8, index: head[3] as i8 },
-            stack: (words[2] >> 32) as u32,
+            number: (words[2] >> 32) as u32,
             addr: words[4],
             bytes: words[5],
             requested: words[6],
@@ -333,7 +446,7 @@ mod tests {
             kind: 3,
             flags: 4,
             device: Device { kind: 1, index: -1 },
-            stack: 5,
+            number: 5,
             addr: 6,
             bytes: 7,
             requested: 8,

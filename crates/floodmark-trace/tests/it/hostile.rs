@@ -337,12 +337,13 @@ fn a_hostile_journal_does_no_harm() {
     let mut journal = JournalWriter::new(SESSION);
     let kinds = (0..=u8::MAX).chain([record_kind::STACK; 64]).chain([EventKind::Alloc as u8; 64]);
     for (number, kind) in (u64::MAX - 500..).zip(kinds) {
-        let mut record = Record::new(kind, Device { kind: -1, index: i8::MIN });
-        record.time_nanos = u64::MAX;
-        (record.stack, record.addr) = (u32::MAX, u64::MAX - number % 3);
-        (record.bytes, record.requested) = (u64::MAX, u64::MAX);
-        (record.allocated, record.reserved) = (u64::MAX, u64::MAX);
-        (record.flags, record.thread) = (kind, u32::MAX);
+        let device = Device { kind: -1, index: i8::MIN };
+        let addr = u64::MAX - number % 3;
+        let mut record = Record::block(EventKind::Alloc, device, addr, u64::MAX).at_time(u64::MAX);
+        record.set_stack(u32::MAX);
+        record.set_requested(u64::MAX);
+        record.set_totals(u64::MAX, u64::MAX);
+        (record.kind, record.flags, record.thread) = (kind, kind, u32::MAX);
         journal.push(0, &record.into());
     }
     let files = journal.files();

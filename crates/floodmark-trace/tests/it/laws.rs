@@ -119,10 +119,10 @@ fn plain_totals(entries: &[Entry]) -> BTreeMap<Device, u64> {
     let mut totals: BTreeMap<Device, u64> = BTreeMap::new();
     for Entry { record, .. } in entries {
         if record.kind == EventKind::Alloc as u8 {
-            live.insert((record.device, record.addr), record.bytes);
-            *totals.entry(record.device).or_default() += record.bytes;
+            live.insert((record.device, record.addr()), record.bytes());
+            *totals.entry(record.device).or_default() += record.bytes();
         } else if record.kind == EventKind::Free as u8 {
-            let bytes = live.remove(&(record.device, record.addr)).unwrap();
+            let bytes = live.remove(&(record.device, record.addr())).unwrap();
             *totals.entry(record.device).or_default() -= bytes;
         }
     }
@@ -140,9 +140,9 @@ struct PlainAutograd {
 
 impl PlainAutograd {
     fn push(&mut self, record: &Record) {
-        let (device, addr) = (record.device, record.addr);
+        let (device, addr) = (record.device, record.addr());
         if record.kind == EventKind::Alloc as u8 {
-            self.live.insert((device, addr), (record.bytes, false));
+            self.live.insert((device, addr), (record.bytes(), false));
         } else if record.kind == EventKind::Free as u8 {
             self.live.remove(&(device, addr));
         }

@@ -161,6 +161,13 @@ impl Torch {
         let unseen = if device == 0 { 0 } else { UNSEEN };
         of_device.map(|(_, bytes)| bytes).sum::<u64>() + unseen
     }
+
+    /// Sets the totals of an event.
+    fn report(&self, record: &mut Record, device: u8) {
+        let allocated = self.allocated(device);
+        let reserved = if device == 0 { 0 } else { allocated.next_multiple_of(2 << 20) };
+        record.set_totals(allocated, reserved);
+    }
 }
 
 /// The records of a program, in order.
@@ -178,78 +185,66 @@ pub(crate) fn record(program: &Program) -> Vec<Entry> {
 }
 
 fn record_of(act: &Act, torch: &mut Torch) -> (Record, Vec<u8>) {
-    let new = |kind: EventKind, at: u8| Record::new(kind as u8, device(at));
-    let mut record = match *act {
-        Act::Alloc { device, block, bytes, slack, backward } => {
-            torch.0.insert((device, block), bytes);
-            let mut record = new(EventKind::Alloc, device);
-            (record.addr, record.bytes) = (addr(block), bytes);
-            record.requested = bytes.saturating_sub(u64::from(slack));
+    let block = |kind, at, addr, bytes| Record::block(kind, device(at), addr, bytes);
+    let record = match *act {
+        Act::Alloc { device, block: number, bytes, slack, backward } => {
+            torch.0.insert((device, number), bytes);
+            let mut record = block(EventKind::Alloc, device, addr(number), bytes);
+            record.set_requested(bytes.saturating_sub(u64::from(slack)));
             record.flags = if backward { FLAG_BACKWARD } else { 0 };
             record.flags |= match slack {
                 1..9 => FLAG_STACK_LEFT_OUT,
                 9..20 => FLAG_NAME_LEFT_OUT,
                 _ => 0,
             };
-            (record.stack, record.stream, record.pool) =
-                (u32::from(slack % 9), 3, u16::from(block));
-            (record.phase, record.op) = (u16::from(block), 7);
-            record.allocated = torch.allocated(device);
+            record.set_stack(u32::from(slack % 9));
+            (record.stream, record.pool) = (3, u16::from(number));
+            (record.phase, record.op) = (u16::from(number), 7);
+            torch.report(&mut record, device);
             record
         }
-        Act::Initial { device, block, bytes } => {
-            torch.0.insert((device, block), bytes);
-            let mut record = new(EventKind::InitialBlock, device);
-            (record.addr, record.bytes) = (addr(block), bytes);
-            record
+        Act::Initial { device, block: number, bytes } => {
+            torch.0.insert((device, number), bytes);
+            block(EventKind::InitialBlock, device, addr(number), bytes)
         }
-        Act::Free { device, block, deferred } => {
-            torch.0.remove(&(device, block));
-            let mut record = new(EventKind::Free, device);
-            record.addr = addr(block);
+        Act::Free { device, block: number, deferred } => {
+            torch.0.remove(&(device, number));
+            let mut record = block(EventKind::Free, device, addr(number), 0);
             record.flags = if deferred { FLAG_DEFERRED } else { 0 };
-            record.allocated = torch.allocated(device);
+            torch.report(&mut record, device);
             record
         }
-        Act::FreeCompleted { device, block } => {
-            let mut record = new(EventKind::FreeCompleted, device);
-            record.addr = addr(block);
-            record
+        Act::FreeCompleted { device, block: number } => {
+            block(EventKind::FreeCompleted, device, addr(number), 0)
         }
-        Act::Label { device, block, inside, label } => {
-            let mut record = new(EventKind::Label, device);
-            record.addr = addr(block) + u64::from(inside);
-            record.stack = u32::from(label);
-            record
+        Act::Label { device: at, block: number, inside, label } => {
+            Record::label(device(at), addr(number) + u64::from(inside), u32::from(label))
         }
-        Act::Autograd { device, block, inside, reads } => {
-            let mut record =
-                new(if reads { EventKind::Unpacked } else { EventKind::Saved }, device);
-            record.addr = addr(block) + u64::from(inside);
-            record
+        Act::Autograd { device, block: number, inside, reads } => {
+            let kind = if reads { EventKind::Unpacked } else { EventKind::Saved };
+            block(kind, device, addr(number) + u64::from(inside), 0)
         }
         Act::Define { kind, id, ref text } => {
-            let mut record = Record::new(kind, Device::CPU);
-            (record.addr, record.stack, record.bytes) = (u64::from(id), u32::from(id) - 1, 1);
+            // A definition of any kind, with these numbers.
+            let mut record = Record::block(EventKind::Alloc, Device::CPU, u64::from(id), 1);
+            record.kind = kind;
+            record.set_stack(u32::from(id) - 1);
             let named = (record_kind::CODE..=record_kind::TEXT).contains(&kind);
             let strings: &[&str] = if named { &[text, "second", "third"] } else { &[] };
             return (record, pack_strings(strings));
         }
         Act::Other { kind, device, bytes, number } => {
-            let mut record = new(kind, device);
-            (record.addr, record.bytes, record.stack) = (bytes, bytes, u32::from(number));
+            let mut record = block(kind, device, bytes, bytes);
+            record.set_stack(u32::from(number));
             record
         }
-        Act::Lie { device, block, allocated } => {
-            torch.0.remove(&(device, block));
-            let mut record = new(EventKind::Free, device);
-            (record.addr, record.allocated, record.reserved) = (addr(block), allocated, 2 << 20);
+        Act::Lie { device, block: number, allocated } => {
+            torch.0.remove(&(device, number));
+            let mut record = block(EventKind::Free, device, addr(number), 0);
+            record.set_totals(allocated, 2 << 20);
             record
         }
     };
-    if record.kind <= 2 && !record.device.is_cpu() && record.reserved == 0 {
-        record.reserved = record.allocated.next_multiple_of(2 << 20);
-    }
     (record, Vec::new())
 }
 

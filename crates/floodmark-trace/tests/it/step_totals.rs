@@ -20,15 +20,15 @@ proptest! {
             let reports = [EventKind::Alloc as u8, EventKind::Free as u8].contains(&record.kind);
             if reports && !record.device.is_cpu() {
                 let (last, highest) = torch.entry(record.device).or_default();
-                *last = record.allocated;
-                *highest = record.allocated.max(*highest);
+                *last = record.allocated();
+                *highest = record.allocated().max(*highest);
             }
             let ended = assembler.take_ended_steps();
             prop_assert!(ended.is_empty() || record.kind == EventKind::Step as u8);
             for totals in ended {
                 let Some(&(last, highest)) = torch.get(&totals.device) else { continue };
                 prop_assert_eq!((totals.peak, totals.end), (Bytes(highest), Bytes(last)));
-                prop_assert_eq!(totals.step, record.stack);
+                prop_assert_eq!(totals.step, record.step_number());
                 prop_assert!(totals.reserved <= totals.reserved_peak);
                 torch.insert(totals.device, (last, last));
             }

@@ -18,7 +18,7 @@ fn installed() -> Installed {
 
 fn written(installed: &Installed) -> Vec<(u8, Device, u64, u64)> {
     let written = records(installed.recording).concat();
-    let fact = |record: &Record| (record.kind, record.device, record.addr, record.bytes);
+    let fact = |record: &Record| (record.kind, record.device, record.addr(), record.bytes());
     written.iter().map(|(record, _)| fact(record)).collect()
 }
 
@@ -87,8 +87,8 @@ fn a_failed_allocation_has_its_totals() {
     unsafe { report_oom(1 << 40, 512, 2048, GPU) };
     let written = records(installed.recording).concat();
     let [(record, _)] = written.as_slice() else { panic!("{written:?}") };
-    assert_eq!((record.kind, record.bytes), (EventKind::Oom as u8, 1 << 40));
-    assert_eq!((record.allocated, record.reserved), (512, 2048));
+    assert_eq!((record.kind, record.failed_request()), (EventKind::Oom as u8, 1 << 40));
+    assert_eq!((record.allocated(), record.reserved()), (512, 2048));
     assert_eq!(record.flags & FLAG_DEFERRED, 0);
 }
 
