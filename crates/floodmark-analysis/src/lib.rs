@@ -8,7 +8,8 @@
 //! From the bottom up: a module uses those with a smaller number, none beside it. Questions about one trace are 6,
 //! those that combine the answers of others are 7 and 8.
 //!
-//! 1. `question_error`: why a question has no answer; `json_format`: the version of the answers' JSON.
+//! 1. `question_error`: why a question has no answer; `invalid_value`: the error of a text that names no grouping,
+//!    axis or time; `json_format`: the version of the answers' JSON.
 //! 2. `allocation`: facts about one allocation: [`category`], [`Context`] (step and phase), location, module, [`allocation_card()`].
 //! 3. `moment`: a device at a time: its totals and [`Levels`], a [`Moment`] chosen with [`At`], [`summary()`], [`category_peaks()`].
 //! 4. `grouping`: live allocations as rows and trees, grouped [`By`] line, module, tensor and so on; `time_axis`: the [`Axis`] of
@@ -35,6 +36,7 @@ mod diff;
 mod estimate;
 mod grouping;
 mod index;
+mod invalid_value;
 mod json_format;
 mod layers;
 mod live_summary;
@@ -55,7 +57,7 @@ pub use advice::{Advice, AdviceKind, AdviceReport, advise};
 pub use allocation::card::{AllocationCard, CardFrame, Partner, PartnerKind, allocation_card};
 pub use allocation::category::category;
 pub use allocation::context::{Context, Phase};
-pub use allocation::framework::{FrameChoice, NotFrames, ShownFrames};
+pub use allocation::framework::{FrameChoice, ShownFrames};
 pub use allocation::generation::StepKind;
 pub use allocation::line::{AllocationLine, AllocationLines};
 pub use allocation::location::Frame;
@@ -82,18 +84,19 @@ pub use estimate::processes::{ProgramEnd, estimate_processes};
 pub use estimate::{
     DeviceEstimate, Estimate, Process, SharedGpu, StepPeaks, Unknown, WholeRun, estimate,
 };
-pub use grouping::by::{By, NotAGrouping, Question};
-pub use grouping::live_tree::{IcicleBy, NotAnIcicle};
+pub use grouping::by::{By, Question};
+pub use grouping::live_tree::IcicleBy;
 pub use grouping::row::{Detail, Largest, Row};
 pub use index::TraceIndex;
 pub use index::growing_index::GrowingIndex;
 pub use index::moment_index::MomentIndex;
+pub use invalid_value::InvalidValue;
 pub use json_format::FORMAT;
 pub use layers::{Layer, LayerEvent, LayerEventKind, LayerQuestion, LayerSource, Layers, layers};
 pub use live_summary::{
     CategoryBytes, LiveDevice, LiveSummary, history, history_by_category, live_summary,
 };
-pub use moment::at::{At, NotAMoment, StepPhase};
+pub use moment::at::{At, StepPhase};
 pub use moment::category_levels::CategoryLevels;
 pub use moment::category_peaks::{CategoryPeak, category_peaks};
 pub use moment::levels::{Levels, levels};
@@ -117,17 +120,17 @@ pub use segments::{
 };
 pub use steps::leaks::{Leak, Leaks, leaks};
 pub use steps::{PhasePeak, Step, Steps, steps};
-pub use time_axis::{Axis, AxisBreak, AxisBy, AxisKnot, NotAnAxis};
+pub use time_axis::{Axis, AxisBreak, AxisBy, AxisKnot};
 pub use timeline::allocation_tile::{AllocationTile, Ribbon, allocation_tile};
 pub use timeline::background::{Bands, StepSpan, bands};
-pub use timeline::band_groups::{MOST_GROUPS, NotATimeline, TimelineBy, TimelineGroup};
+pub use timeline::band_groups::{MOST_GROUPS, TimelineBy, TimelineGroup};
 pub use timeline::curve::{Curve, Marker, MarkerKind, Stretch, curve, levels_at_steps};
 pub use timeline::hit::{Hit, PicturePoint, hit, hit_allocation};
 pub use timeline::lifetimes::{
     LeftOut, Lifetime, LifetimeRow, Lifetimes, TensorLifetime, lifetimes, tensor_lifetimes,
 };
 pub use timeline::range_changes::{
-    Amount, Change, ChangeRow, NotARange, RangeBy, RangeChanges, range_changes,
+    Amount, Change, ChangeRow, RangeBy, RangeChanges, range_changes,
 };
 pub use timeline::tile_grid::COLUMNS;
 pub use timeline::{Timeline, TimelineIndex, TimelineTile};

@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::allocation::context::Context;
+use crate::invalid_value::InvalidValue;
 use crate::moment::{initial_events, micros};
 
 /// How many knots an axis of events has at most.
@@ -46,20 +47,18 @@ pub enum AxisBy {
     Steps,
 }
 
-/// The text is not an axis.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("an axis is `time`, `events` or `steps`")]
-pub struct NotAnAxis;
+/// The message for another text.
+const EXPECTED: InvalidValue = InvalidValue("an axis is `time`, `events` or `steps`");
 
 impl FromStr for AxisBy {
-    type Err = NotAnAxis;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, NotAnAxis> {
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
         match text {
             "time" => Ok(Self::Time),
             "events" => Ok(Self::Events),
             "steps" => Ok(Self::Steps),
-            _ => Err(NotAnAxis),
+            _ => Err(EXPECTED),
         }
     }
 }

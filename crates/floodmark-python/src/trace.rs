@@ -32,7 +32,7 @@ pub(crate) struct Trace(pub(crate) TraceView);
 
 #[pymethods]
 impl Trace {
-    /// Reads a file, and its journal where the program was killed.
+    /// Reads a file, and its journal if the program was killed.
     #[staticmethod]
     #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python path")]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
@@ -56,7 +56,7 @@ impl Trace {
         Ok(Report(Arc::new(answer.map_err(from_ours)?)))
     }
 
-    /// Says what grew from this trace to another.
+    /// Compares this trace with a later one.
     #[pyo3(signature = (other, *, by, at, device, top, torch_frames))]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword on the Python side")]
     fn diff(
@@ -75,7 +75,7 @@ impl Trace {
         answer.map(Diff).map_err(from_ours)
     }
 
-    /// Says which lines grow from step to step.
+    /// Finds the lines that grow from step to step.
     #[pyo3(signature = (*, device, top))]
     fn leaks(&self, py: Python<'_>, device: Option<&str>, top: Option<usize>) -> PyResult<Leaks> {
         let device = device.map(parse_device).transpose()?;
@@ -83,7 +83,7 @@ impl Trace {
         answer.map(Leaks).map_err(from_ours)
     }
 
-    /// Replays the requests under other allocator settings, or on another GPU.
+    /// Simulates the requests under other allocator settings, or with less memory.
     #[pyo3(signature = (*, alloc_confs, memory, torch, sweep, device))]
     fn simulate(
         &self,
@@ -105,7 +105,7 @@ impl Trace {
         Ok(Simulation(answer.map_err(|e| from_simulation(&e))?))
     }
 
-    /// The life of every tensor, in the order in which they were made: JSON.
+    /// The lifetime of every tensor, in the order of their allocation, as JSON.
     #[pyo3(signature = (*, device))]
     fn lifetimes(&self, py: Python<'_>, device: Option<&str>) -> PyResult<String> {
         let device = device.map(parse_device).transpose()?;
@@ -114,7 +114,7 @@ impl Trace {
         lives.map_err(wrong_argument)
     }
 
-    /// Says why an allocation failed.
+    /// Explains why an allocation failed.
     #[pyo3(signature = (*, device, top))]
     fn oom(&self, py: Python<'_>, device: Option<&str>, top: Option<usize>) -> PyResult<Oom> {
         let device = device.map(parse_device).transpose()?;
@@ -122,7 +122,7 @@ impl Trace {
         answer.map(Oom).map_err(from_ours)
     }
 
-    /// Says what to change.
+    /// Suggests changes that save memory.
     #[pyo3(signature = (*, device))]
     fn advise(&self, py: Python<'_>, device: Option<&str>) -> PyResult<Advice> {
         let device = device.map(parse_device).transpose()?;
@@ -130,13 +130,13 @@ impl Trace {
         answer.map(Advice).map_err(from_ours)
     }
 
-    /// Says whether the program fits on the simulated GPU.
+    /// Returns whether the program fits on the simulated GPU.
     fn estimate(&self, py: Python<'_>) -> PyResult<Estimate> {
         let answer = py.detach(|| self.0.ask(|it| estimate(it.trace)));
         answer.map(Estimate).map_err(from_ours)
     }
 
-    /// Says the same of several processes: this one and `others`. `end` is JSON; `rerun` had more memory.
+    /// The estimate for several processes: this one and `others`. `end` is JSON; `rerun` is a run with more memory.
     #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
     fn estimate_with(
         &self,
@@ -153,7 +153,7 @@ impl Trace {
         answer.map(Estimate).map_err(from_ours)
     }
 
-    /// Writes it in the format of another tool; without a path, the bytes come back.
+    /// Writes it in the format of another tool; returns the bytes without a path.
     #[pyo3(signature = (path=None, *, to=None, device=None, layers=None, max_events=None, fragmentation=true))]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword on the Python side")]
     #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python path")]
@@ -179,7 +179,7 @@ impl Trace {
         py.detach(|| self.0.ask(export)).map_err(|error| from_export(&error))
     }
 
-    /// How high each category stood by itself, as JSON.
+    /// The peak of each category by itself, as JSON.
     #[pyo3(signature = (*, device))]
     fn category_peaks(&self, py: Python<'_>, device: Option<&str>) -> PyResult<String> {
         let device = device.map(parse_device).transpose()?;
@@ -187,7 +187,8 @@ impl Trace {
         serde_json::to_string(&answer.map_err(from_ours)?).map_err(wrong_argument)
     }
 
-    /// The JSON of a timeline: what each layer did, and the latest events. Names of layers follow `layers` in phases.
+    /// The JSON of a timeline: the calls of each layer, and the latest events. Names of layers follow `layers` in
+    /// phases.
     #[pyo3(signature = (*, device, layers, max_events, fragmentation))]
     fn layers(
         &self,
@@ -221,18 +222,18 @@ impl Trace {
         Ok(levels.iter().map(Levels::or_allocated).collect())
     }
 
-    /// What happened, in numbers, as JSON.
+    /// The summary as JSON.
     fn summary(&self, py: Python<'_>) -> PyResult<String> {
         let summary = py.detach(|| self.0.ask(|it| it.index().summary(it.trace)));
         serde_json::to_string(&summary).map_err(wrong_argument)
     }
 
-    /// The same as a few lines of text.
+    /// The summary as text.
     fn summary_text(&self, py: Python<'_>) -> String {
         py.detach(|| self.0.ask(|it| render_summary(&it.index().summary(it.trace))))
     }
 
-    /// Where the recording comes from, as JSON.
+    /// The header as JSON: program, versions, options.
     fn header(&self) -> PyResult<String> {
         self.0.ask(|it| serde_json::to_string(&it.trace.header)).map_err(wrong_argument)
     }
@@ -246,8 +247,8 @@ fn question(
     torch_frames: bool,
 ) -> PyResult<Question> {
     let device = device.map(parse_device).transpose()?;
-    let by = by.parse().map_err(|error: floodmark_analysis::NotAGrouping| wrong_argument(error))?;
-    let at = at.parse().map_err(|error: floodmark_analysis::NotAMoment| wrong_argument(error))?;
+    let by = by.parse().map_err(|error: floodmark_analysis::InvalidValue| wrong_argument(error))?;
+    let at = at.parse().map_err(|error: floodmark_analysis::InvalidValue| wrong_argument(error))?;
     Ok(Question { device, by, at, top, frames: FrameChoice::with_torch_frames(torch_frames) })
 }
 
@@ -291,7 +292,7 @@ impl Report {
         serde_json::to_string(&*self.0).map_err(wrong_argument)
     }
 
-    /// The rows as an Arrow table, for every library that reads Arrow's C stream.
+    /// The rows as an Arrow table, for libraries that read Arrow's C stream interface.
     #[pyo3(signature = (requested_schema = None))]
     #[expect(unused_variables, reason = "the protocol lets a producer answer with its own schema")]
     fn __arrow_c_stream__<'py>(

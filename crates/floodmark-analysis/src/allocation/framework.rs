@@ -10,6 +10,7 @@ use floodmark_trace::{CodeId, Stack, StackId, Trace, is_library_file, stack_flag
 use hashbrown::HashMap;
 
 use crate::allocation::location::user_node;
+use crate::invalid_value::InvalidValue;
 
 /// Which frames of a call stack are shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -23,19 +24,17 @@ pub enum FrameChoice {
     Native,
 }
 
-/// The text is not a choice of frames.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("frames are `program` or `all`")]
-pub struct NotFrames;
+/// The message for another text.
+const EXPECTED: InvalidValue = InvalidValue("frames are `program` or `all`");
 
 impl FromStr for FrameChoice {
-    type Err = NotFrames;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, NotFrames> {
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
         match text {
             "program" => Ok(Self::Program),
             "all" => Ok(Self::Python),
-            _ => Err(NotFrames),
+            _ => Err(EXPECTED),
         }
     }
 }

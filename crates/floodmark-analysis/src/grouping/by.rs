@@ -8,6 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 use crate::allocation::framework::FrameChoice;
+use crate::invalid_value::InvalidValue;
 use crate::moment::at::At;
 
 /// What the rows of a report are.
@@ -72,18 +73,16 @@ impl By {
     }
 }
 
-/// The text is not a grouping.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a report is by `line`, `stack`, `module`, `op`, `op-call`, `parameter`, `phase`, `category`, `tensor`, `step` or `segment`"
-)]
-pub struct NotAGrouping;
+/// The message for another text.
+const EXPECTED: InvalidValue = InvalidValue(
+    "a report is by `line`, `stack`, `module`, `op`, `op-call`, `parameter`, `phase`, `category`, `tensor`, `step` or `segment`",
+);
 
 impl FromStr for By {
-    type Err = NotAGrouping;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, NotAGrouping> {
-        Self::ALL.into_iter().find(|by| by.name() == text).ok_or(NotAGrouping)
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        Self::ALL.into_iter().find(|by| by.name() == text).ok_or(EXPECTED)
     }
 }
 

@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use crate::allocation::framework::{FrameChoice, ShownFrames};
 use crate::allocation::location::BEFORE_RECORDING;
 use crate::grouping::by_module::Tree;
+use crate::invalid_value::InvalidValue;
 
 use crate::grouping::live_groups::Live;
 use crate::grouping::tree_builder::module_nodes;
@@ -27,19 +28,17 @@ pub enum IcicleBy {
     Module,
 }
 
-/// The text is not a kind of tree.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("an icicle is by `stack` or `module`")]
-pub struct NotAnIcicle;
+/// The message for another text.
+const EXPECTED: InvalidValue = InvalidValue("an icicle is by `stack` or `module`");
 
 impl FromStr for IcicleBy {
-    type Err = NotAnIcicle;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, NotAnIcicle> {
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
         match text {
             "stack" => Ok(Self::Stack),
             "module" => Ok(Self::Module),
-            _ => Err(NotAnIcicle),
+            _ => Err(EXPECTED),
         }
     }
 }

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
+use crate::invalid_value::InvalidValue;
+
 /// A chosen time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum At {
@@ -64,27 +66,25 @@ impl At {
     }
 }
 
-/// The text is not a time.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a time is `peak`, `oom`, `end`, a step such as `step:3` or `step:3:backward`, or a number of seconds such as `1.25`"
-)]
-pub struct NotAMoment;
+/// The message for another text.
+const EXPECTED: InvalidValue = InvalidValue(
+    "a time is `peak`, `oom`, `end`, a step such as `step:3` or `step:3:backward`, or a number of seconds such as `1.25`",
+);
 
 impl FromStr for At {
-    type Err = NotAMoment;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, NotAMoment> {
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
         match text {
             "peak" => Ok(Self::Peak),
             "oom" => Ok(Self::Oom),
             "end" => Ok(Self::End),
-            other if other.starts_with("step") => step(other).ok_or(NotAMoment),
+            other if other.starts_with("step") => step(other).ok_or(EXPECTED),
             other => match seconds(other) {
                 Some(seconds) if seconds.is_finite() && seconds >= 0.0 => {
                     Ok(Self::Seconds(seconds))
                 }
-                Some(_) | None => Err(NotAMoment),
+                Some(_) | None => Err(EXPECTED),
             },
         }
     }
@@ -143,7 +143,7 @@ mod tests {
             assert_eq!(text.parse(), step(3, Some(StepPhase::Backward)), "{text}");
         }
         for wrong in ["step", "step:", "step:x", "step:3:warm-up", "step:3:forward:0", "steps:3"] {
-            assert_eq!(wrong.parse::<At>(), Err(NotAMoment), "{wrong}");
+            assert_eq!(wrong.parse::<At>(), Err(EXPECTED), "{wrong}");
         }
     }
 }

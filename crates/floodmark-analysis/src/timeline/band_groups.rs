@@ -15,6 +15,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 use crate::index::TraceIndex;
+use crate::invalid_value::InvalidValue;
 use crate::timeline::band_keys::{Keys, for_each_around, peaks};
 
 /// How many bands there are at most.
@@ -49,16 +50,15 @@ impl TimelineBy {
     }
 }
 
-/// The text is not a grouping of a timeline.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a timeline is by `category`, `module`, `phase` or `line`")]
-pub struct NotATimeline;
+/// The message for another text.
+const EXPECTED: InvalidValue =
+    InvalidValue("a timeline is by `category`, `module`, `phase` or `line`");
 
 impl FromStr for TimelineBy {
-    type Err = NotATimeline;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, NotATimeline> {
-        Self::ALL.into_iter().find(|by| by.name() == text).ok_or(NotATimeline)
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        Self::ALL.into_iter().find(|by| by.name() == text).ok_or(EXPECTED)
     }
 }
 

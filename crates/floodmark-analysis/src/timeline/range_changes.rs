@@ -14,6 +14,7 @@ use crate::grouping::by_step::difference;
 use crate::grouping::live_groups::is_live;
 use crate::index::TraceIndex;
 use crate::index::moment_index::MomentIndex;
+use crate::invalid_value::InvalidValue;
 use crate::moment::Moment;
 use crate::moment::at::At;
 use crate::question_error::QuestionError;
@@ -33,20 +34,18 @@ pub enum RangeBy {
     Category,
 }
 
-/// The text is not a grouping of a range.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a range is by `line`, `module` or `category`")]
-pub struct NotARange;
+/// The message for another text.
+const EXPECTED: InvalidValue = InvalidValue("a range is by `line`, `module` or `category`");
 
 impl std::str::FromStr for RangeBy {
-    type Err = NotARange;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, NotARange> {
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
         match text {
             "line" => Ok(Self::Line),
             "module" => Ok(Self::Module),
             "category" => Ok(Self::Category),
-            _ => Err(NotARange),
+            _ => Err(EXPECTED),
         }
     }
 }
@@ -133,7 +132,7 @@ pub fn range_changes(
         |seconds: f64| moments.moment(trace, index.context(), At::Seconds(seconds.clamp(0.0, end)));
     let (from, to) = (at(times.0.min(times.1))?, at(times.0.max(times.1))?);
     let mut sorter = Sorter { trace, index, by, lines: Lines::new(trace, false) };
-    let mut found = Found::default();
+    let mut found = RangeTotals::default();
     for event in &trace.events[from.after as usize..to.after as usize] {
         if event.device != moments.device() {
             continue;
@@ -199,13 +198,14 @@ struct Group {
     largest_gone: Option<(Bytes, AllocationId)>,
 }
 
+/// The changes in the range, in all and by row.
 #[derive(Debug, Default)]
-struct Found<'a> {
+struct RangeTotals<'a> {
     total: Change,
     groups: BTreeMap<Key<'a>, Group>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> RangeTotals<'a> {
     fn allocated(&mut self, key: Key<'a>, id: AllocationId, bytes: Bytes, survives: bool) {
         let group = self.groups.entry(key).or_default();
         for change in [&mut self.total, &mut group.change] {
