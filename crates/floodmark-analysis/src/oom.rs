@@ -151,10 +151,13 @@ pub fn oom(
         SimulatedProgram::config,
     );
     let replayed = replay(trace, device, &config, at.after, |_, _| {});
-    let request = Wanted::new(trace, &at, &config);
+    let request = RequestedBlock::new(trace, &at, &config);
     let is_replayed = simulated.is_some();
-    let found =
-        if is_replayed { Found::new(&replayed.layout, &request) } else { Found::from_totals(&at) };
+    let found = if is_replayed {
+        FreeMemory::new(&replayed.layout, &request)
+    } else {
+        FreeMemory::from_totals(&at)
+    };
     let limit = simulated.as_ref().and_then(|simulated| simulated.program.limit);
     let device_free = trace.events.get(at.after as usize).and_then(|event| {
         let Subject::Oom(oom) = event.subject else { return None };
@@ -274,8 +277,8 @@ fn parts_of_capacity(found: &OomReport) -> String {
     format!("Of the {} that torch could reserve, {parts}{outside}", reserved + unreserved)
 }
 
-/// The request, as the allocator sees it.
-struct Wanted {
+/// The block that the failed request needed: its rounded size, segment size, stream and pool.
+struct RequestedBlock {
     size: u64,
     segment: u64,
     is_small: bool,
@@ -283,7 +286,7 @@ struct Wanted {
     pool: bool,
 }
 
-impl Wanted {
+impl RequestedBlock {
     fn new(trace: &Trace, at: &Moment, config: &AllocatorConfig) -> Self {
         let bytes = at.request.as_ref().map_or(0, |request| request.bytes.0);
         let size = sizes::round(bytes, config);
@@ -308,9 +311,9 @@ impl Wanted {
     }
 }
 
-/// Free memory at the moment.
+/// Free memory when the allocation failed.
 #[derive(Debug, Default)]
-struct Found {
+struct FreeMemory {
     pending: u64,
     free: u64,
     blocks: u64,
@@ -319,7 +322,7 @@ struct Found {
     largest_usable: u64,
 }
 
-impl Found {
+impl FreeMemory {
     /// Without segments: what is reserved and not active is free, at unknown addresses.
     fn from_totals(at: &Moment) -> Self {
         let active = at.active.unwrap_or(at.allocated);
@@ -328,7 +331,7 @@ impl Found {
         Self { pending, free, usable: free, ..Self::default() }
     }
 
-    fn new(layout: &Layout, request: &Wanted) -> Self {
+    fn new(layout: &Layout, request: &RequestedBlock) -> Self {
         let mut found = Self::default();
         for segment in &layout.segments {
             let can_use = request.can_use(segment);
@@ -354,8 +357,8 @@ impl Found {
 }
 
 fn reason(
-    found: &Found,
-    request: &Wanted,
+    found: &FreeMemory,
+    request: &RequestedBlock,
     outside: Option<Bytes>,
     limit: Option<Limit>,
 ) -> OomReason {

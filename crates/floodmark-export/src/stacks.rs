@@ -6,7 +6,7 @@ use floodmark_trace::{Device, Trace};
 use crate::options::Options;
 
 /// A stack, outermost frame first, with its live bytes.
-pub(crate) struct Held {
+pub(crate) struct StackBytes {
     pub(crate) frames: Vec<StackLabel>,
     pub(crate) bytes: u64,
 }
@@ -42,7 +42,7 @@ pub(crate) const BACKWARD: &str = "(backward)";
 pub(crate) fn at_peak(
     trace: &Trace,
     options: &Options,
-) -> Result<(Device, Vec<Held>), QuestionError> {
+) -> Result<(Device, Vec<StackBytes>), QuestionError> {
     let question = Question {
         device: options.device,
         by: By::Stack,
@@ -58,7 +58,7 @@ pub(crate) fn at_peak(
         } else {
             (Vec::new(), false)
         };
-        Held { frames: labels(found, backward, row.location), bytes: row.bytes.0 }
+        StackBytes { frames: labels(found, backward, row.location), bytes: row.bytes.0 }
     });
     Ok((report.device, held.collect()))
 }

@@ -24,4 +24,4 @@ pub mod transformer_engine;
 
 pub use attention_kernel::{AttentionCall, AttentionKernel};
 pub use call::{Call, DType, Machine, TensorInfo, Value};
-pub use memory::{CallFacts, Held, Level, Memory, OutOfMemory};
+pub use memory::{CallFacts, CallMemory, Level, Memory, OutOfMemory};

@@ -7,7 +7,7 @@ use std::fmt;
 
 use floodmark_allocator::{AllocatorConfig, Limit, Observer, Online, Settings};
 use floodmark_probe::{
-    FakeBlock, SegmentChange, record_fake_alloc, record_fake_free, record_fake_oom,
+    FakeBlock, FakeSegmentChange, record_fake_alloc, record_fake_free, record_fake_oom,
     record_fake_segment, set_fake_storage,
 };
 use floodmark_trace::{Bytes, Device};
@@ -69,7 +69,7 @@ pub struct Level {
 pub struct Memory {
     machine: Machine,
     settings: Settings,
-    devices: Vec<Option<Online<Segments>>>,
+    devices: Vec<Option<Online<SegmentReporter>>>,
     host: Host,
     storages: HashMap<usize, Storage>,
     /// Workspaces that libraries keep: by device, what it is for, and whether backward has it.
@@ -92,16 +92,16 @@ struct Block {
 
 /// Reports segments to the recorder.
 #[derive(Debug)]
-struct Segments(Device);
+struct SegmentReporter(Device);
 
-impl Observer for Segments {
+impl Observer for SegmentReporter {
     fn segment_allocated(&mut self, addr: u64, bytes: u64, maps: bool) {
-        let change = if maps { SegmentChange::Mapped } else { SegmentChange::Taken };
+        let change = if maps { FakeSegmentChange::Map } else { FakeSegmentChange::Alloc };
         record_fake_segment(self.0, change, addr, bytes);
     }
 
     fn segment_freed(&mut self, addr: u64, bytes: u64, maps: bool) {
-        let change = if maps { SegmentChange::Unmapped } else { SegmentChange::GivenBack };
+        let change = if maps { FakeSegmentChange::Unmap } else { FakeSegmentChange::Free };
         record_fake_segment(self.0, change, addr, bytes);
     }
 }
@@ -233,12 +233,12 @@ impl Memory {
         call: &CallFacts<'_>,
         own_bytes: Option<u64>,
         device: Device,
-    ) -> Result<Held, OutOfMemory> {
+    ) -> Result<CallMemory, OutOfMemory> {
         let CallFacts { op, args, results, is_backward } = *call;
         let machine = self.machine;
         let call = Call { op, args, results, is_backward, machine: &machine };
         let mut held =
-            Held { device, blocks: Vec::new(), moments: Vec::new(), results: Vec::new() };
+            CallMemory { device, blocks: Vec::new(), moments: Vec::new(), results: Vec::new() };
         if let Some(bytes) = own_bytes.filter(|bytes| *bytes > 0) {
             held.moments.push(("kernel's own", bytes));
         }
@@ -263,7 +263,7 @@ impl Memory {
     }
 
     /// Ends a call once its results have their blocks: frees its hidden memory.
-    pub fn free_hidden(&mut self, held: Held, op: &str) -> Result<(), OutOfMemory> {
+    pub fn free_hidden(&mut self, held: CallMemory, op: &str) -> Result<(), OutOfMemory> {
         let mut passed = Ok(());
         for (what, bytes) in held.moments {
             passed = self.alloc(held.device, bytes, op, Some(what)).map(|block| {
@@ -349,13 +349,13 @@ impl Memory {
         OutOfMemory { device, requested, capacity, allocated, reserved }
     }
 
-    fn allocator(&mut self, device: Device) -> &mut Online<Segments> {
+    fn allocator(&mut self, device: Device) -> &mut Online<SegmentReporter> {
         let index = index_of(device);
         if index >= self.devices.len() {
             self.devices.resize_with(index + 1, || None);
         }
         self.devices[index]
-            .get_or_insert_with(|| Online::new(&self.settings, Segments(device.canonical())))
+            .get_or_insert_with(|| Online::new(&self.settings, SegmentReporter(device.canonical())))
     }
 }
 
@@ -374,7 +374,7 @@ pub struct CallFacts<'a> {
 
 /// The memory that a call retains until it returns.
 #[derive(Debug)]
-pub struct Held {
+pub struct CallMemory {
     device: Device,
     blocks: Vec<Block>,
     /// Taken one after the other, at the end.
@@ -383,7 +383,7 @@ pub struct Held {
     results: Vec<(usize, u64)>,
 }
 
-impl Held {
+impl CallMemory {
     /// The bytes of a result's storage, where they are not those that its fake tensor shows.
     pub fn bytes_of_result(&self, at: usize) -> Option<u64> {
         self.results.iter().find(|(result, _)| *result == at).map(|(_, bytes)| *bytes)

@@ -21,16 +21,16 @@ const INVALID_VALUE: i32 = 4;
 
 /// A plan: whether it allocates its own work area, its size, and its address.
 #[derive(Debug, Clone, Copy)]
-struct Plan {
+struct FftPlan {
     takes_room: bool,
     work_bytes: u64,
     room: Option<u64>,
     stream: u64,
 }
 
-static PLANS: Mutex<BTreeMap<c_int, Plan>> = Mutex::new(BTreeMap::new());
+static PLANS: Mutex<BTreeMap<c_int, FftPlan>> = Mutex::new(BTreeMap::new());
 
-fn with<T>(f: impl FnOnce(&mut BTreeMap<c_int, Plan>) -> T) -> T {
+fn with<T>(f: impl FnOnce(&mut BTreeMap<c_int, FftPlan>) -> T) -> T {
     f(&mut PLANS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -58,7 +58,7 @@ fn count(number: impl Into<i64>) -> u64 {
 
 fn create() -> c_int {
     let handle = c_int::try_from(new_handle() / 64).unwrap_or(c_int::MAX);
-    let plan = Plan { takes_room: true, work_bytes: 0, room: None, stream: 0 };
+    let plan = FftPlan { takes_room: true, work_bytes: 0, room: None, stream: 0 };
     with(|plans| plans.insert(handle, plan));
     handle
 }

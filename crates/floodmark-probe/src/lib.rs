@@ -46,7 +46,7 @@ mod writer;
 pub use budget::LEAST_MEMORY_BYTES;
 pub use files::output::Replace;
 pub use files::start_error::{Occupant, StartError};
-pub use recorder::{Options, Source};
+pub use recorder::{BlockSource, WindowOptions};
 pub use window_state::Written;
 pub use windows::open_window::{OpenWindow, RecorderStatus, WindowNews, open};
 pub use windows::running_recorder::remove_unused_hooks;
@@ -61,8 +61,8 @@ pub use python::{
 
 // Blocks from before the recording, and blocks of fake tensors.
 pub use blocks::fake_blocks::{
-    FakeBlock, SegmentChange, begin_fake_op_call, is_backward, record_fake_alloc, record_fake_free,
-    record_fake_oom, record_fake_segment, set_fake_storage,
+    FakeBlock, FakeSegmentChange, begin_fake_op_call, is_backward, record_fake_alloc,
+    record_fake_free, record_fake_oom, record_fake_segment, set_fake_storage,
 };
 pub use blocks::host_storages::record_host_blocks;
 pub use blocks::initial_blocks::{InitialBlock, InitialBlocks};

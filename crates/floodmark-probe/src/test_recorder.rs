@@ -10,7 +10,7 @@ use crate::files::output::Replace;
 use crate::journal::chunks::Chunks;
 use crate::recorder::recording::CURRENT;
 use crate::recorder::thread::{forget_after_fork, limit_states};
-use crate::recorder::{Options, Recording, Source};
+use crate::recorder::{BlockSource, Recording, WindowOptions};
 use crate::switches::{ENABLED, IS_WATCHED};
 use crate::window_state::WindowState;
 
@@ -21,14 +21,14 @@ pub(crate) const MAX_MEMORY: u64 = 64 << 20;
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// Options of a window in memory, on the host's memory alone and without stacks.
-pub(crate) fn options() -> Options {
-    Options {
+pub(crate) fn options() -> WindowOptions {
+    WindowOptions {
         path: None,
         spill: "unused.flood".into(),
         replace: Replace::Nothing,
         cpu: true,
         cuda: 0,
-        source: Source::Torch,
+        source: BlockSource::Torch,
         recording: RecordingOptions {
             stacks: false,
             max_memory: MAX_MEMORY,
@@ -40,7 +40,7 @@ pub(crate) fn options() -> Options {
 }
 
 /// The same with another memory limit.
-pub(crate) fn with_limit(max_memory: u64) -> Options {
+pub(crate) fn with_limit(max_memory: u64) -> WindowOptions {
     let mut options = options();
     options.recording.max_memory = max_memory;
     options

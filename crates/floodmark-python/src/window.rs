@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use floodmark_files::traces::GrowingWindow;
 use floodmark_modes::BlockSource;
-use floodmark_probe::{OpenWindow, Options, Replace, WindowNews};
+use floodmark_probe::{OpenWindow, Replace, WindowNews, WindowOptions};
 use floodmark_trace::{Header, RecordingOptions};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -21,13 +21,13 @@ fn options_from(json: &str) -> PyResult<RecordingOptions> {
     serde_json::from_str(json).map_err(|error| PyTypeError::new_err(error.to_string()))
 }
 
-/// The options of a recording with the default for each that is not given, as JSON.
+/// The options of a recording with defaults filled in, as JSON.
 #[pyfunction]
 pub(crate) fn recording_options(given: &str) -> PyResult<String> {
     to_json(&options_from(given)?)
 }
 
-/// What may be replaced at the path of a trace.
+/// What a recording may replace at its path.
 #[pyclass(frozen, from_py_object, rename_all = "SCREAMING_SNAKE_CASE", module = "floodmark._core")]
 #[derive(Clone, Copy)]
 pub(crate) enum MayReplace {
@@ -36,33 +36,33 @@ pub(crate) enum MayReplace {
     AnyFile,
 }
 
-/// A window, from its opening on.
+/// An open window.
 #[pyclass(frozen, module = "floodmark._core")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub(crate) struct Window {
     opened: OpenWindow,
-    /// What was read of it.
+    /// The part that was read.
     read: GrowingWindow,
-    /// The recorder ran already.
+    /// Whether the recorder was running already.
     #[pyo3(get)]
     is_attached: bool,
-    /// Live blocks of the host were known.
+    /// Whether the recorder knew the live blocks in host memory.
     #[pyo3(get)]
     has_cpu: bool,
-    /// Live blocks of its CUDA devices were known.
+    /// Whether the recorder knew the live blocks on its CUDA devices.
     #[pyo3(get)]
     has_cuda: bool,
-    /// The recorder is a new one, and nothing has a name yet.
+    /// Whether the recorder is new, so that modules and tensors have no names yet.
     #[pyo3(get)]
     is_renewed: bool,
 }
 
 #[pymethods]
 impl Window {
-    /// Opens a window into `path`; without a path, in memory and, when that is too much, into `spill`. `cuda` has a
-    /// bit for each ordinal.
+    /// Opens a window that writes to `path`; without a path it writes to memory, and to `spill` when memory exceeds its
+    /// limit. `cuda` has a bit for each ordinal.
     ///
-    /// Keeps the GIL: a recorder that ran may be taken off.
+    /// Holds the GIL: this may remove the hooks of an earlier recorder.
     #[new]
     #[pyo3(signature = (path, *, spill, replace, cpu, cuda, source, recording, header, own_folder))]
     #[expect(clippy::too_many_arguments, reason = "keywords")]
@@ -84,7 +84,7 @@ impl Window {
             MayReplace::Trace => Replace::Trace,
             MayReplace::AnyFile => Replace::AnyFile,
         };
-        let options = Options {
+        let options = WindowOptions {
             path,
             spill,
             replace,
@@ -109,26 +109,27 @@ impl Window {
         })
     }
 
-    /// Closes it.
+    /// Closes the window.
     ///
-    /// Keeps the GIL: code objects are released.
+    /// Holds the GIL: this releases code objects.
     fn close(&self) {
         self.opened.close();
     }
 
-    /// Waits until all is written. Returns bytes written, records, and why it had to stop early.
+    /// Waits until everything is written. Returns the bytes, the records, and why the recording stopped early if it
+    /// did.
     fn written(&self, py: Python<'_>) -> (u64, u64, String) {
         let written = py.detach(|| self.opened.written());
         (written.bytes, written.records, written.failure)
     }
 
-    /// Replaces what the header says.
+    /// Replaces the header.
     fn update_header(&self, header: &str) -> PyResult<()> {
         self.opened.update_header(header_from(header)?);
         Ok(())
     }
 
-    /// The trace until now.
+    /// The trace so far.
     fn trace(&self, py: Python<'_>) -> PyResult<Trace> {
         py.detach(|| {
             self.opened.catch_up();
@@ -142,7 +143,7 @@ impl Window {
         .map(Trace)
     }
 
-    /// Writes what is in memory into a file; what has a file already stays there.
+    /// Writes a recording in memory to a file; a recording in a file stays there.
     #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python path")]
     fn write_to(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         if self.opened.file().is_none() {
@@ -151,28 +152,28 @@ impl Window {
         Ok(())
     }
 
-    /// A step ended in this window alone. Returns its number.
+    /// Ends a step in this window only. Returns its number.
     fn step(&self) -> u32 {
         self.opened.step()
     }
 
-    /// A phase begins on this thread in this window alone.
+    /// Begins a phase on this thread in this window only.
     fn begin_phase(&self, name: &Bound<'_, PyString>) {
         self.opened.begin_phase(&name.to_string_lossy());
     }
 
-    /// The innermost phase of this window on this thread ends.
+    /// Ends the innermost phase of this window on this thread.
     fn end_phase(&self) {
         self.opened.end_phase();
     }
 
-    /// The totals of steps that ended, as JSON. The last one has so long to become known.
+    /// The totals of the finished steps, as JSON. Waits up to `wait_millis` for the last one.
     fn ended_steps(&self, py: Python<'_>, first: u32, wait_millis: u64) -> PyResult<String> {
         let steps = py.detach(|| self.opened.ended_steps(first, wait_millis));
         serde_json::to_string(&steps).map_err(wrong_argument)
     }
 
-    /// The peak of allocated bytes on each device until now: its name, and the bytes.
+    /// The peak of allocated bytes on each device so far: its name, and the bytes.
     fn peaks(&self, py: Python<'_>, wait_millis: u64) -> Vec<(String, u64)> {
         let peaks = py.detach(|| self.opened.peaks(wait_millis));
         peaks.into_iter().map(|(device, bytes)| (device.to_string(), bytes.0)).collect()

@@ -362,7 +362,7 @@ impl<'a> Adviser<'a> {
     /// The causes of the peak; and checkpointing and a chunked loss, if they save something.
     fn activations_and_loss(&mut self, context: &Context) -> Result<Vec<Cause>, QuestionError> {
         let at = failed_or_peak(self.trace, context, self.device)?;
-        let Found { causes, blocks, logits } = find_causes(self.trace, context, &at);
+        let PeakCauses { causes, blocks, logits } = find_causes(self.trace, context, &at);
         if let Some(blocks) = &blocks {
             self.checkpointing(context, blocks, &causes);
         }
@@ -396,18 +396,18 @@ impl<'a> Adviser<'a> {
 }
 
 /// The causes of live memory at a time, and the facts behind them.
-struct Found {
+struct PeakCauses {
     causes: Vec<Cause>,
     blocks: Option<RepeatedBlocks>,
     logits: Option<Logits>,
 }
 
-fn find_causes(trace: &Trace, context: &Context, at: &Moment) -> Found {
+fn find_causes(trace: &Trace, context: &Context, at: &Moment) -> PeakCauses {
     let live = Live::at(trace, at).allocations;
     let blocks = RepeatedBlocks::find(trace, context, at.device, &live);
     let logits = Logits::find(trace, context, at.device, blocks.as_ref(), at.allocated);
     let parts = CauseContext { trace, context, blocks: blocks.as_ref(), logits: logits.as_ref() };
-    Found { causes: parts.causes_at(at), blocks, logits }
+    PeakCauses { causes: parts.causes_at(at), blocks, logits }
 }
 
 /// The causes of a device's live memory at its peak, the largest first.

@@ -27,14 +27,14 @@ pub struct MomentIndex {
     totals: Totals,
     /// After every [`TOTALS_EVERY`] events.
     checkpoints: Vec<Totals>,
-    known: Vec<Known>,
+    known: Vec<LiveAt>,
     /// How many allocations after the last known state the next one is.
     wait: usize,
 }
 
 /// The live allocations at one allocation.
 #[derive(Debug, Clone)]
-struct Known {
+struct LiveAt {
     /// The allocation.
     next: u32,
     /// The live ones, in the order of their allocation.
@@ -108,7 +108,7 @@ impl MomentIndex {
             let live = live.filter(|&id| is_here(&trace.allocations[id], next.made_at));
             let live: Vec<u32> = live.map(number).collect();
             self.wait = live.len().max(LIVE_EVERY);
-            self.known.push(Known { next: number(to), live });
+            self.known.push(LiveAt { next: number(to), live });
         }
     }
 

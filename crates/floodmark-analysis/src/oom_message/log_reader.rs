@@ -7,7 +7,7 @@ use floodmark_trace::{Bytes, Device};
 use memchr::memmem::Finder;
 
 use super::figures::Figures;
-use super::reason::Known;
+use super::reason::KnownMemory;
 use super::remedies::Case;
 use super::{NoOomMessage, OomMessage, OomMessageReason, OomMessages, OomSource, ProcessMemory};
 use crate::allocation::location::Frame;
@@ -283,7 +283,7 @@ fn message(open: &Begun, before: &str, text: &str) -> Option<OomMessage> {
         return None;
     }
     let device = device(source, before, figures.device_index);
-    let known = Known::new(source, figures, &(before.to_owned() + text));
+    let known = KnownMemory::new(source, figures, &(before.to_owned() + text));
     let verdict = known.verdict(source);
     let bytes = |figure: Option<super::figures::Figure>| figure.map(Bytes::from);
     let figures = &known.figures;

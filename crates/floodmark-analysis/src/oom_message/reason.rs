@@ -32,7 +32,7 @@ const SLACK_PERCENT: u64 = 1;
 
 /// The known memory figures at a failed allocation.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Known {
+pub(super) struct KnownMemory {
     pub(super) figures: Figures,
     pub(super) this_process: Option<u64>,
     pub(super) others: Vec<(u64, u64)>,
@@ -51,7 +51,7 @@ pub(super) struct Verdict {
     pub(super) missing: Vec<&'static str>,
 }
 
-impl Known {
+impl KnownMemory {
     pub(super) fn new(source: OomSource, figures: Figures, text: &str) -> Self {
         let has_block_limit = text.contains("cannotallocatememoryblockwithsizelargerthan");
         let has_reserved = source == OomSource::CachingAllocator;

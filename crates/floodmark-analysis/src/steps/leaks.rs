@@ -105,7 +105,7 @@ pub fn leaks(
         return Err(QuestionError::TooFewSteps { finished, needed: FEWEST_STEPS + 1 });
     }
     let mut lines = Lines::new(trace, false);
-    let held = held(trace, &context, device, &mut lines);
+    let held = line_histories(trace, &context, device, &mut lines);
     let growth: i128 = held
         .values()
         .flat_map(|held| held.changes.range(1..))
@@ -114,7 +114,7 @@ pub fn leaks(
     let mut rows: Vec<Leak> = held
         .iter()
         .filter_map(|(&line, held)| {
-            let window = window(held, finished)?;
+            let window = growth_range(held, finished)?;
             Some(leak(trace, &context, &lines, line, held, &window))
         })
         .collect();
@@ -160,28 +160,28 @@ fn cache_growth(trace: &Trace, context: &Context, device: Device) -> Option<Byte
 
 /// The change of one step: bytes that it allocated and kept, minus bytes that it freed.
 #[derive(Debug, Clone, Copy, Default)]
-struct Change {
+struct StepChange {
     bytes: i128,
     count: i64,
 }
 
 /// The live bytes of a line.
 #[derive(Debug, Default)]
-struct Held {
+struct LineHistory {
     /// By step; steps that changed nothing may be left out.
-    changes: BTreeMap<u32, Change>,
-    /// What is there when the last finished step ends, oldest first, with the step that made it.
+    changes: BTreeMap<u32, StepChange>,
+    /// The live allocations at the end of the last finished step, oldest first, each with its step.
     live: Vec<(u32, AllocationId)>,
 }
 
-fn held(
+fn line_histories(
     trace: &Trace,
     context: &Context,
     device: Device,
     lines: &mut Lines<'_>,
-) -> BTreeMap<Line, Held> {
+) -> BTreeMap<Line, LineHistory> {
     let finished = context.finished_steps();
-    let mut all: BTreeMap<Line, Held> = BTreeMap::new();
+    let mut all: BTreeMap<Line, LineHistory> = BTreeMap::new();
     for (id, allocation) in (0_u32..).zip(&trace.allocations) {
         if allocation.device != device {
             continue;
@@ -213,7 +213,7 @@ const FEWEST_REGULAR: u32 = 4;
 
 /// The steps in which a line grows, up to the last finished one.
 #[derive(Debug)]
-struct Window {
+struct GrowthRange {
     since: u32,
     steps: u32,
     grew: u32,
@@ -222,7 +222,7 @@ struct Window {
 }
 
 /// The longest stretch of growth, where there is one: from the last step backwards.
-fn window(held: &Held, finished: u32) -> Option<Window> {
+fn growth_range(held: &LineHistory, finished: u32) -> Option<GrowthRange> {
     let fewest = FEWEST_STEPS.max(finished.saturating_sub(1).div_ceil(2));
     let (mut gained, mut lost) = (0_i128, 0_i128);
     let (mut grew, mut count) = (0, 0);
@@ -243,7 +243,7 @@ fn window(held: &Held, finished: u32) -> Option<Window> {
         let regularly = grew >= FEWEST_REGULAR && gap * grew < 2 * steps;
         let grows = (in_most || regularly) && lost * 10 <= gained;
         if change.bytes > 0 && steps >= fewest && grows {
-            longest = Some(Window { since: step, steps, grew, bytes: gained - lost, count });
+            longest = Some(GrowthRange { since: step, steps, grew, bytes: gained - lost, count });
         }
     }
     longest
@@ -254,8 +254,8 @@ fn leak(
     context: &Context,
     lines: &Lines<'_>,
     line: Line,
-    held: &Held,
-    window: &Window,
+    held: &LineHistory,
+    window: &GrowthRange,
 ) -> Leak {
     let gained = held.live.iter().filter(|(made, _)| *made >= window.since);
     let gained: Vec<AllocationId> = gained.map(|&(_, id)| id).collect();

@@ -48,7 +48,8 @@ impl Reduction<'_> {
         };
         let vector = if along_inputs { 1 } else { vector_of(&reduced, &kept) };
         let is_flat = along_inputs && kept.is_empty() && reduced.len() == 1;
-        let plan = Plan::new(inputs, outputs, along_inputs, vector, is_flat && reduced[0].1 == 1);
+        let plan =
+            ReduceConfig::new(inputs, outputs, along_inputs, vector, is_flat && reduced[0].1 == 1);
         plan.buffer_elements(machine) * self.carried
     }
 
@@ -99,7 +100,7 @@ fn vector_of(reduced: &[Dim], kept: &[Dim]) -> u64 {
 
 /// Blocks and threads of a reduction.
 #[derive(Debug)]
-struct Plan {
+struct ReduceConfig {
     inputs: u64,
     outputs: u64,
     along_inputs: bool,
@@ -108,7 +109,7 @@ struct Plan {
     height: u64,
 }
 
-impl Plan {
+impl ReduceConfig {
     fn new(inputs: u64, outputs: u64, along_inputs: bool, vector: u64, is_flat: bool) -> Self {
         let (mut first, second) = if along_inputs { (inputs, outputs) } else { (outputs, inputs) };
         if is_flat && first > 128 {

@@ -67,7 +67,7 @@ pub(super) struct Choices {
 
 /// A plan of one convolution by a kernel of the family that [`super::splits`] is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct ExecutionPlan {
     pub(super) convolution: Convolution,
     pub(super) choices: Choices,
 }
@@ -76,7 +76,7 @@ pub(super) struct Plan {
 const KNOBS: [&str; 6] =
     ["TILE_SIZE", "TILEK", "IDX_MODE", "WORKSPACE", "TILE_CGA_M", "TILE_CGA_N"];
 
-impl Plan {
+impl ExecutionPlan {
     /// Reads a plan; `None` for another kind.
     pub(super) fn read(text: &str) -> Option<Self> {
         let plan: Value = serde_json::from_str(text).ok()?;
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_plan_has_its_convolution_and_choices() {
-        let plan = Plan::read(PLAN).expect("it is of the family");
+        let plan = ExecutionPlan::read(PLAN).expect("it is of the family");
         let convolution = Convolution {
             direction: Direction::Filter,
             number: Number::Float,
@@ -182,7 +182,7 @@ mod tests {
             strided: true,
         };
         let choices = Choices { tile: 1, depth: 32, cluster: (1, 2), may_split: true };
-        assert_eq!(plan, Plan { convolution, choices });
+        assert_eq!(plan, ExecutionPlan { convolution, choices });
     }
 
     #[test]
@@ -190,7 +190,8 @@ mod tests {
         let text = PLAN.replace("CUDNN_DATA_FLOAT", "CUDNN_DATA_BFLOAT16");
         let text = text.replace("TILEK\":0", "TILEK\":1");
         let text = text.replace("[200704,3136,56,1]", "[200704,1,3584,64]");
-        let Plan { convolution, choices } = Plan::read(&text).expect("it is of the family");
+        let ExecutionPlan { convolution, choices } =
+            ExecutionPlan::read(&text).expect("it is of the family");
         assert_eq!((convolution.number, choices.depth), (Number::BFloat16, 64));
         assert!(convolution.channels_last);
     }
@@ -212,7 +213,7 @@ mod tests {
             ("\"X\":\"120\"", "\"X\":\"7\""),
         ];
         for (from, to) in other {
-            assert_eq!(Plan::read(&PLAN.replace(from, to)), None, "{to}");
+            assert_eq!(ExecutionPlan::read(&PLAN.replace(from, to)), None, "{to}");
         }
     }
 }

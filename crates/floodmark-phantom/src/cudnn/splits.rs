@@ -26,7 +26,7 @@
 //! heuristics choose the same kernel on the device: of the 59,053 kernels that were compared all of this
 //! family are the same. How many clusters run at once differs from one GPU to the next of the same kind.
 
-use super::plan::{Choices, Convolution, Direction, Number, Plan};
+use super::plan::{Choices, Convolution, Direction, ExecutionPlan, Number};
 use floodmark_phantom_control::Settings;
 
 /// The compute capability of the modelled devices.
@@ -86,11 +86,11 @@ pub(super) fn on_device(plan: &str, planned: u64, device: &Settings) -> u64 {
         let all = usize::try_from(size).map_or(0, |size| device.clusters_of(size));
         u64::try_from(all).unwrap_or(0)
     };
-    Plan::read(plan).and_then(|plan| moved(&plan, planned, clusters)).unwrap_or(planned)
+    ExecutionPlan::read(plan).and_then(|plan| moved(&plan, planned, clusters)).unwrap_or(planned)
 }
 
 /// `clusters` says how many clusters of a size run at once.
-fn moved(plan: &Plan, planned: u64, clusters: impl Fn(u64) -> u64) -> Option<u64> {
+fn moved(plan: &ExecutionPlan, planned: u64, clusters: impl Fn(u64) -> u64) -> Option<u64> {
     let product = Product::of_convolution(&plan.convolution, plan.choices)?;
     let copies = planned.checked_sub(product.workspace(PLANNED_FOR / product.size)?)?;
     let explained = copies_of(&plan.convolution).contains(&copies);
@@ -274,11 +274,11 @@ mod tests {
     }
 
     fn on_h200(convolution: Convolution, choices: Choices, planned: u64) -> Option<u64> {
-        moved(&Plan { convolution, choices }, planned, h200)
+        moved(&ExecutionPlan { convolution, choices }, planned, h200)
     }
 
     /// A row of the fixture: the plan, the workspace planned for 18 multiprocessors and the H200's own.
-    fn recorded(line: &str) -> (Plan, u64, u64) {
+    fn recorded(line: &str) -> (ExecutionPlan, u64, u64) {
         let fields: Vec<&str> = line.split(',').collect();
         let number = |at: usize| fields[at].parse().unwrap();
         let sizes = |at: usize| fields[at].split('x').map(|size| size.parse().unwrap()).collect();
@@ -305,7 +305,7 @@ mod tests {
             cluster: (number(9), number(10)),
             may_split: fields[11] == "1",
         };
-        (Plan { convolution, choices }, number(12), number(13))
+        (ExecutionPlan { convolution, choices }, number(12), number(13))
     }
 
     /// 360 of the 400 are not what cuDNN plans without a device.

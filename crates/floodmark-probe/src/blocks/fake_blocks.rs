@@ -108,26 +108,26 @@ pub fn record_fake_free(block: &FakeBlock) {
     });
 }
 
-/// What happened to a segment.
+/// A change of a segment of fake tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SegmentChange {
+pub enum FakeSegmentChange {
     /// Allocated from the driver.
-    Taken,
+    Alloc,
     /// Freed to the driver.
-    GivenBack,
-    /// An expandable one grew.
-    Mapped,
-    /// An expandable one shrank.
-    Unmapped,
+    Free,
+    /// An expandable segment grew.
+    Map,
+    /// An expandable segment shrank.
+    Unmap,
 }
 
 /// A segment was allocated, freed, mapped or unmapped.
-pub fn record_fake_segment(device: Device, change: SegmentChange, addr: u64, bytes: u64) {
+pub fn record_fake_segment(device: Device, change: FakeSegmentChange, addr: u64, bytes: u64) {
     let kind = match change {
-        SegmentChange::Taken => EventKind::SegmentAlloc,
-        SegmentChange::GivenBack => EventKind::SegmentFree,
-        SegmentChange::Mapped => EventKind::SegmentMap,
-        SegmentChange::Unmapped => EventKind::SegmentUnmap,
+        FakeSegmentChange::Alloc => EventKind::SegmentAlloc,
+        FakeSegmentChange::Free => EventKind::SegmentFree,
+        FakeSegmentChange::Map => EventKind::SegmentMap,
+        FakeSegmentChange::Unmap => EventKind::SegmentUnmap,
     };
     with_recording(|recording, local| {
         let device = device.canonical();

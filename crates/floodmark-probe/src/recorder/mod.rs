@@ -17,7 +17,7 @@ pub(crate) mod window_change;
 
 pub(crate) use local::{Local, RunningOp};
 pub(crate) use name_table::TextNumber;
-pub use options::{Options, Source};
+pub use options::{BlockSource, WindowOptions};
 pub(crate) use recording::Recording;
 pub(crate) use thread::with_recording;
 pub(crate) use wanted::Sources;

@@ -8,7 +8,7 @@ use crate::files::output::Replace;
 
 /// The source of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum BlockSource {
     /// torch reports them.
     Torch,
     /// The engine of fake tensors reports them ([`crate::record_fake_alloc`]); allocations of torch itself are not recorded.
@@ -19,7 +19,7 @@ pub enum Source {
 
 /// Which events a window records, and where they are written.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct WindowOptions {
     /// The file; without a file the events stay in memory, and are written to `spill` when they
     /// exceed their share.
     pub path: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub struct Options {
     /// CUDA devices: a bit for each ordinal.
     pub cuda: u64,
     /// The source of blocks.
-    pub source: Source,
+    pub source: BlockSource,
     /// How it is recorded.
     pub recording: RecordingOptions,
     /// Where the recording comes from.

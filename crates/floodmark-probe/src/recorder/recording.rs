@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use super::freed_blocks::FreedBlocks;
 use super::name_table::Names;
-use super::options::Options;
-use super::wanted::{IS_CUDA_LENT, Sources, Wanted};
+use super::options::WindowOptions;
+use super::wanted::{IS_CUDA_LENT, RecordedEvents, Sources};
 use crate::budget::Budget;
 use crate::gil::GilRequest;
 use crate::journal::Journal;
@@ -22,7 +22,7 @@ use crate::window_state::{Opening, WindowState};
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub(crate) journal: Journal,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: RecordedEvents,
     pub(crate) next_thread: AtomicU32,
     pub(crate) budget: Arc<Budget>,
     /// The stacks of some autograd nodes were not stored: the memory limit is reached, or torch has too many
@@ -66,13 +66,13 @@ pub(crate) fn unix_micros() -> u64 {
 }
 
 impl Recording {
-    pub(crate) fn new(id: u64, options: &Options, chunks: Chunks) -> Self {
+    pub(crate) fn new(id: u64, options: &WindowOptions, chunks: Chunks) -> Self {
         let budget = Arc::new(Budget::new(options.recording.max_memory));
         let mut tree = CallTree::new(Arc::clone(&budget));
         tree.set_library(vec![options.own_folder.clone()]);
         Self {
             journal: Journal::new(id, chunks),
-            wanted: Wanted::default(),
+            wanted: RecordedEvents::default(),
             next_thread: AtomicU32::new(0),
             budget,
             forgets_nodes: AtomicBool::new(false),

@@ -6,7 +6,7 @@ use floodmark_trace::{Device, Window};
 
 /// What hooks record: the union of all windows.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct RecordedEvents {
     cpu: AtomicBool,
     cuda: AtomicU64,
     pub(super) stacks: AtomicBool,
@@ -23,7 +23,7 @@ pub(crate) struct Sources {
     pub(crate) fake: bool,
 }
 
-impl Wanted {
+impl RecordedEvents {
     /// Records what any of these windows records.
     pub(crate) fn set(&self, windows: &[Window]) {
         let any = |wants: fn(&Window) -> bool| windows.iter().any(wants);

@@ -22,7 +22,7 @@ use crate::hooks::operators;
 use crate::journal::chunks::Chunks;
 use crate::recorder::recording::unix_micros;
 use crate::recorder::thread::limit_states;
-use crate::recorder::{Options, Source};
+use crate::recorder::{BlockSource, WindowOptions};
 use crate::switches::IS_WATCHED;
 use crate::window_state::Written;
 use crate::window_state::{Destination, Opening, WindowState};
@@ -79,7 +79,7 @@ pub struct RecorderStatus {
 }
 
 /// Opens a window; starts the recorder where none runs. The GIL must be held.
-pub fn open(options: Options) -> Result<(OpenWindow, RecorderStatus), StartError> {
+pub fn open(options: WindowOptions) -> Result<(OpenWindow, RecorderStatus), StartError> {
     if options.recording.max_memory < LEAST_MEMORY_BYTES {
         return Err(StartError::LimitTooSmall { bytes: options.recording.max_memory });
     }
@@ -96,7 +96,7 @@ pub fn open(options: Options) -> Result<(OpenWindow, RecorderStatus), StartError
         let has_live_blocks = stale.recording().windows.lock().kept.is_some()
             && stale.recording().failure().is_none()
             && !is_disabled();
-        if has_live_blocks && options.source == Source::Torch {
+        if has_live_blocks && options.source == BlockSource::Torch {
             let (state, found) = renew(&mut entry, stale, options)?;
             return Ok((OpenWindow { state, pid }, found));
         }
@@ -122,7 +122,7 @@ pub fn open(options: Options) -> Result<(OpenWindow, RecorderStatus), StartError
 fn renew(
     entry: &mut Option<RunningRecorder>,
     old: RunningRecorder,
-    options: Options,
+    options: WindowOptions,
 ) -> Result<(Arc<WindowState>, RecorderStatus), StartError> {
     let kept = old.recording().windows.lock().kept;
     let ((new, tell), state) = match begin_with(options, Some(&old)) {
@@ -155,7 +155,7 @@ struct Prepared {
     window: Window,
     files: Files,
     header: Header,
-    options: Options,
+    options: WindowOptions,
 }
 
 enum Files {
@@ -167,7 +167,7 @@ enum Files {
 impl Files {
     /// The files of the first window are created at once, those of one that joins by the writer.
     fn prepare(
-        options: &Options,
+        options: &WindowOptions,
         session: u64,
         header: &Header,
         is_first: bool,
@@ -181,7 +181,11 @@ impl Files {
     }
 }
 
-fn prepare(mut options: Options, session: u64, is_first: bool) -> Result<Prepared, StartError> {
+fn prepare(
+    mut options: WindowOptions,
+    session: u64,
+    is_first: bool,
+) -> Result<Prepared, StartError> {
     options.header.session = format!("{session:016x}");
     let window = Window {
         number: NUMBERS.fetch_add(1, Ordering::Relaxed),
@@ -189,8 +193,8 @@ fn prepare(mut options: Options, session: u64, is_first: bool) -> Result<Prepare
         cpu: options.cpu,
         cuda: options.cuda,
         stacks: options.recording.stacks,
-        ops: options.recording.ops || options.source != Source::Torch,
-        fake_tensors: options.source != Source::Torch,
+        ops: options.recording.ops || options.source != BlockSource::Torch,
+        fake_tensors: options.source != BlockSource::Torch,
     };
     let mut header = options.header.clone();
     header.window = Some(window);
@@ -206,7 +210,7 @@ impl Prepared {
         window.start_nanos = start_nanos;
         header.window = Some(window);
         header.started_unix_micros = unix_micros();
-        let is_without_device = options.source == Source::FakeWithoutDevice;
+        let is_without_device = options.source == BlockSource::FakeWithoutDevice;
         let mut state =
             WindowState::new(window, is_without_device, options.path, header, options.spill);
         state.options = options.recording;
@@ -225,7 +229,7 @@ impl Prepared {
 
 /// Starts a recorder with its first window. It keeps track of the live blocks of `old`.
 fn begin_with(
-    options: Options,
+    options: WindowOptions,
     old: Option<&RunningRecorder>,
 ) -> Result<(Begun, Arc<WindowState>), StartError> {
     let id = new_session_id();
@@ -263,7 +267,7 @@ fn begin_with(
 /// Adds a window to a recorder that runs.
 fn join(
     running: &RunningRecorder,
-    options: Options,
+    options: WindowOptions,
 ) -> Result<(Arc<WindowState>, RecorderStatus), StartError> {
     let recording = running.recording();
     recording.budget.raise_limit(options.recording.max_memory);

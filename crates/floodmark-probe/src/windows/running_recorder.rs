@@ -21,7 +21,7 @@ use crate::recorder::freed_blocks::FreedBlocks;
 use crate::recorder::recording::CURRENT;
 use crate::recorder::thread::{begin_recording, forget_after_fork, limit_states, wait_until_idle};
 use crate::recorder::window_change::WINDOW_CHANGE;
-use crate::recorder::{Options, Recording};
+use crate::recorder::{Recording, WindowOptions};
 use crate::stacks::EPOCH;
 use crate::stacks::autograd_nodes;
 use crate::switches::{ENABLED, IS_WATCHED};
@@ -119,7 +119,7 @@ pub(crate) type Begun = (RunningRecorder, Sender<Option<LiveBlocks>>);
 /// Starts a recorder. torch need not be loaded yet: [`crate::attach_torch`] is called when it is.
 pub(crate) fn begin(
     id: u64,
-    options: &Options,
+    options: &WindowOptions,
     chunks: Chunks,
     freed_blocks: Arc<FreedBlocks>,
 ) -> std::io::Result<Begun> {

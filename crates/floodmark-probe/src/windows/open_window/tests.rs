@@ -9,7 +9,7 @@ use crate::annotations::{
     note_optimizer, step,
 };
 use crate::blocks::fake_blocks::{
-    FakeBlock, SegmentChange, record_fake_alloc, record_fake_free, record_fake_oom,
+    FakeBlock, FakeSegmentChange, record_fake_alloc, record_fake_free, record_fake_oom,
     record_fake_segment,
 };
 use crate::blocks::initial_blocks::{InitialBlock, InitialBlocks};
@@ -127,7 +127,7 @@ fn a_window_with_a_file_takes_over_what_is_live_and_its_names() {
     let (_, label_number) = (weight("unused"), weight("fc.weight"));
     label(&[LabelledTensor { device: Device::CPU, addr: 64, label: label_number }]);
     closed(&first);
-    let (second, found) = open(Options { path: Some(path.clone()), ..options() }).unwrap();
+    let (second, found) = open(WindowOptions { path: Some(path.clone()), ..options() }).unwrap();
     assert!(found.is_renewed && found.has_cpu);
     record_initial(&[block(128)]);
     second.close();
@@ -185,7 +185,8 @@ fn a_limit_that_is_too_small_is_refused() {
 fn a_file_belongs_to_one_window() {
     let _armed = armed();
     let folder = tempfile::TempDir::new().unwrap();
-    let to_file = || open(Options { path: Some(folder.path().join("run.flood")), ..options() });
+    let to_file =
+        || open(WindowOptions { path: Some(folder.path().join("run.flood")), ..options() });
     let (window, _) = to_file().unwrap();
     assert!(matches!(to_file(), Err(StartError::InUse { pid, .. }) if pid == std::process::id()));
     window.close();
@@ -196,8 +197,9 @@ fn a_file_belongs_to_one_window() {
 fn blocks_of_fake_tensors_go_to_windows_on_them() {
     let _armed = armed();
     let gpu = Device::cuda(0);
-    let (torch, _) = open(Options { cuda: 1, ..options() }).unwrap();
-    let (fake, _) = open(Options { cuda: 1, source: Source::Fake, ..options() }).unwrap();
+    let (torch, _) = open(WindowOptions { cuda: 1, ..options() }).unwrap();
+    let (fake, _) =
+        open(WindowOptions { cuda: 1, source: BlockSource::Fake, ..options() }).unwrap();
     let mut fake_block = FakeBlock {
         device: gpu,
         addr: 64,
@@ -206,7 +208,7 @@ fn blocks_of_fake_tensors_go_to_windows_on_them() {
         allocated: 512,
         reserved: 2048,
     };
-    record_fake_segment(gpu, SegmentChange::Taken, 64, 2048);
+    record_fake_segment(gpu, FakeSegmentChange::Alloc, 64, 2048);
     record_fake_alloc(&fake_block, "aten::mm", None);
     fake_block.addr = 1024;
     fake_block.allocated = 1024;
@@ -261,7 +263,7 @@ fn without_a_window_hooks_rest_when_the_writer_falls_behind() {
     let _armed = armed();
     let folder = tempfile::TempDir::new().unwrap();
     let spill = folder.path().join("spill");
-    let options = || Options { spill: spill.clone(), ..with_limit(LEAST_MEMORY_BYTES) };
+    let options = || WindowOptions { spill: spill.clone(), ..with_limit(LEAST_MEMORY_BYTES) };
     let (window, found) = open(options()).unwrap();
     assert!(!found.is_attached);
     assert_eq!(write_free(), Some(()));
@@ -282,7 +284,7 @@ fn with_a_window_no_event_is_left_out_when_the_writer_falls_behind() {
     let _armed = armed();
     let folder = tempfile::TempDir::new().unwrap();
     let spill = folder.path().join("spill");
-    let (window, _) = open(Options { spill, ..with_limit(LEAST_MEMORY_BYTES) }).unwrap();
+    let (window, _) = open(WindowOptions { spill, ..with_limit(LEAST_MEMORY_BYTES) }).unwrap();
     for _ in 0..200_000 {
         assert_eq!(write_free(), Some(()));
     }
