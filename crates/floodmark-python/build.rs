@@ -1,4 +1,4 @@
-//! Builds the phantom GPU, a library of its own that this one carries and does not link.
+//! Builds the library of the phantom engine, which the extension module contains as bytes and loads at run time.
 
 use std::env;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ fn main() {
     }
     let (folder, target) = (PathBuf::from(set("OUT_DIR")).join("phantom"), set("TARGET"));
     let mut cargo = Command::new(set("CARGO"));
-    // What it answers has to be fast in a development build too, but need not be as small as in a wheel.
+    // Optimize it in a development build too, without the size optimizations of a wheel.
     if set("PROFILE") == "debug" {
         cargo
             .env("CARGO_PROFILE_RELEASE_LTO", "off")
@@ -24,7 +24,7 @@ fn main() {
         .args(["build", "--release", "--lib", "--target", &target, "--target-dir"])
         .arg(&folder)
         .current_dir(&phantom)
-        // These are about the build that runs this script, not about the one that it runs.
+        // Remove variables of the build that runs this script: they must not affect the build that it starts.
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env_remove("CARGO_TARGET_DIR")
         .status()

@@ -1,4 +1,4 @@
-//! Answers beyond the report as Python objects: text, HTML and the documented JSON.
+//! Answers other than the report as Python objects: text, HTML and the documented JSON.
 
 use pyo3::prelude::*;
 
@@ -31,18 +31,18 @@ macro_rules! answers {
 }
 
 answers! {
-    /// What grew between two traces.
+    /// The answer of `Trace.diff`.
     Diff(floodmark_analysis::Diff);
-    /// What grows from step to step.
+    /// The answer of `Trace.leaks`.
     Leaks(floodmark_analysis::Leaks);
-    /// What other settings would have done.
+    /// The answer of `Trace.simulate`.
     Simulation(floodmark_analysis::Simulation);
-    /// Why an allocation failed.
+    /// The answer of `Trace.oom`.
     Oom(floodmark_analysis::OomReport);
-    /// What torch's out-of-memory messages mean.
+    /// The explanation of torch's out-of-memory messages.
     OomMessages(floodmark_analysis::OomMessages);
-    /// What to change.
+    /// The answer of `Trace.advise`.
     Advice(floodmark_analysis::AdviceReport);
-    /// Whether a program fits.
+    /// The answer of `Trace.estimate`.
     Estimate(floodmark_analysis::Estimate);
 }

@@ -1,4 +1,4 @@
-//! Our errors as Python's exceptions: the only place that knows both.
+//! Converts errors of the Rust crates to Python exceptions.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -50,7 +50,7 @@ fn with_causes(error: &dyn Error) -> String {
     safe_lines(&text).into_owned()
 }
 
-/// The error, its causes and the way out, without anything that a terminal would obey, on one line each.
+/// The error, its causes and its hint, on one line each, without control characters.
 fn message(error: &(impl Error + Hint)) -> String {
     let mut text = with_causes(error);
     if let Some(hint) = error.hint() {
@@ -81,12 +81,12 @@ pub(crate) fn from_gpu(error: &GpuError) -> PyErr {
     PhantomError::new_err(message(error))
 }
 
-/// Why no phantom can be loaded, or used.
+/// Converts an error of loading or using the phantom.
 pub(crate) fn from_phantom(error: &dyn Error) -> PyErr {
     PhantomError::new_err(with_causes(error))
 }
 
-/// What is none of Python's own.
+/// Converts an error that has no exception of Python's own.
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 pub(crate) fn from_ours(error: impl Error + Hint) -> PyErr {
     FloodmarkError::new_err(message(&error))
@@ -101,7 +101,7 @@ pub(crate) fn from_export(error: &ExportError) -> PyErr {
     }
 }
 
-/// Python's own classes: `PermissionError`, `IsADirectoryError`, ….
+/// Converts an error of the system to Python's own class: `PermissionError`, `IsADirectoryError`, ….
 fn from_os(source: &std::io::Error, text: String) -> PyErr {
     match source.raw_os_error() {
         Some(number) => PyOSError::new_err((number, text)),
@@ -127,7 +127,7 @@ pub(crate) fn wrong_argument(error: impl Error) -> PyErr {
     PyValueError::new_err(safe_lines(&error.to_string()).into_owned())
 }
 
-/// A value as JSON, for Python to read.
+/// Converts a value to JSON.
 pub(crate) fn to_json(value: &impl Serialize) -> PyResult<String> {
     serde_json::to_string(value).map_err(wrong_argument)
 }

@@ -4,7 +4,7 @@
 //!
 //! From the bottom up: a module uses those with a smaller number, none beside it.
 //!
-//! 1. [`errors`]: our errors as Python's exceptions.
+//! 1. [`errors`]: errors of the Rust crates as Python exceptions.
 //! 2. [`answers`]: answers as Python objects; [`phantom`]: the phantom's library and the machine that it simulates; [`recorder`]: the
 //!    functions of a running recording.
 //! 3. [`program`]: the command line, called in process; [`trace`]: traces and reports as Python objects.
@@ -21,12 +21,12 @@ mod window;
 
 use pyo3::prelude::*;
 
-/// A heap of our own: what the recorder allocates and frees must not change how the program's heap grows and shrinks,
-/// nor how often its pages fault.
+/// The recorder has its own heap, so that its allocations do not change the size or the page faults of the program's
+/// heap.
 #[global_allocator]
 static HEAP: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What the Python package stands on.
+/// The extension module of the Python package.
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]

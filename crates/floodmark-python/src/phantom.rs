@@ -1,4 +1,4 @@
-//! The phantom GPU's library, which travels inside this one, and the machine that it simulates.
+//! The library of the phantom engine, which the extension module contains, and the machine that it simulates.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) struct PhantomMachine(pub(crate) Machine);
 
 #[pymethods]
 impl PhantomMachine {
-    /// Finds the GPU of a name, or of a TOML file.
+    /// Finds the profile of a GPU by its name, or reads it from a TOML file.
     #[new]
     #[pyo3(signature = (gpu, *, memory = None, gpus = 1, ranks = None, answers = Vec::new()))]
     #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python list")]
@@ -153,7 +153,7 @@ impl PhantomMachine {
     }
 }
 
-/// How certain the value of a byte is, the least first, with the numbers of the phantom's.
+/// How certain the value of a byte is, the least certain first. The numbers are those of the phantom.
 #[pyclass(
     frozen,
     eq,
@@ -172,7 +172,7 @@ pub(crate) enum Certainty {
     Known = 4,
 }
 
-/// What a thread reads where no value is known, with the numbers of the phantom's.
+/// What a thread reads if no value is known. The numbers are those of the phantom.
 #[pyclass(frozen, from_py_object, rename_all = "SCREAMING_SNAKE_CASE", module = "floodmark._core")]
 #[derive(Clone, Copy)]
 pub(crate) enum AnswerKind {
@@ -181,7 +181,7 @@ pub(crate) enum AnswerKind {
     TruthValues = 2,
 }
 
-/// A call that the phantom does not support, and how often it was made.
+/// A call that the phantom does not support, and the number of such calls.
 #[pyclass(frozen, get_all, module = "floodmark._core")]
 pub(crate) struct UnsupportedCall {
     library: String,
@@ -198,8 +198,8 @@ pub(crate) struct PhantomLibrary {
 
 #[pymethods]
 impl PhantomLibrary {
-    /// Loads the library and starts the machine. Nothing sees it before `claim` or `take_over`. With `started` the machine
-    /// takes the place of the one there, as long as nothing was allocated.
+    /// Loads the library and starts the machine. The program sees it after `claim` or `take_over`. With `started`,
+    /// replaces a running machine on which nothing was allocated yet.
     #[staticmethod]
     #[pyo3(signature = (machine, *, cuda, cudnn, nccl, started = None))]
     fn start(
@@ -219,12 +219,12 @@ impl PhantomLibrary {
         Ok(Self { library, context: settings.context })
     }
 
-    /// Makes its symbols visible to all that is loaded later, under the names of CUDA's libraries.
+    /// Makes its symbols visible to libraries that are loaded later, under the names of CUDA's libraries.
     fn claim(&self) -> PyResult<()> {
         self.library.claim().map_err(|error| from_phantom(&error))
     }
 
-    /// Takes CUDA's place in what is loaded already, also while a recording runs.
+    /// Replaces CUDA in libraries that are loaded already, also while a recording runs.
     fn take_over(&self, py: Python<'_>) -> bool {
         py.detach(|| with_phantom_slots_free(|| self.library.take_over())).unwrap_or(false)
     }
@@ -252,7 +252,7 @@ impl PhantomLibrary {
         devices.map(|one| (one.index, one.capacity + context, context, one.peak)).collect()
     }
 
-    /// How certain the value of these bytes is.
+    /// How certain the value of these bytes is; the least certain one.
     fn certainty(&self, addr: u64, length: u64) -> Certainty {
         use Certainty::{Assumed, Known, Nothing, Random, Sampled};
         [Nothing, Assumed, Sampled, Random, Known][self.library.certainty(addr, length) as usize]
@@ -274,7 +274,7 @@ impl PhantomLibrary {
         self.library.set_answer(control::AnswerKind::from_number(kind as i32), value);
     }
 
-    /// How many ranks the communicators of a color have; 0 forgets it.
+    /// Sets the number of ranks of the communicators with this color; 0 removes it.
     fn set_group_size(&self, color: i32, ranks: u64) {
         self.library.set_group_size(color, ranks);
     }

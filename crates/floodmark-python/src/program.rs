@@ -1,4 +1,4 @@
-//! The command line, called in process.
+//! Runs a command line in this process.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use crate::phantom::PhantomMachine;
 
 const _: () = assert!(floodmark::LEAST_RECORDER_BYTES == floodmark_probe::LEAST_MEMORY_BYTES);
 
-/// What `floodmark run` was asked to do.
+/// The request of `floodmark run`.
 #[pyclass(frozen, module = "floodmark._core")]
 pub(crate) struct RunRequest(floodmark::RunRequest);
 
@@ -27,7 +27,7 @@ impl RunRequest {
         self.0.output.clone()
     }
 
-    /// A string, since a `Path` of Python would change `a//b.py`.
+    /// A string: Python's `Path` would change `a//b.py`.
     #[getter]
     fn script(&self) -> Option<&OsString> {
         if let Target::Script(script) = &self.0.target { Some(script) } else { None }
@@ -75,7 +75,7 @@ impl RunRequest {
     }
 }
 
-/// What `floodmark estimate` was asked to do, or a try of `fit` and `plan`.
+/// The request of `floodmark estimate`, or of a try of `fit` or `plan`.
 #[pyclass(frozen, module = "floodmark._core")]
 pub(crate) struct EstimateRequest(floodmark::EstimateRequest);
 
@@ -127,37 +127,37 @@ impl EstimateRequest {
         self.0.measures_step
     }
 
-    /// What is printed of an estimate: for the terminal with bars and colours, or JSON.
+    /// The output for an estimate: text with bars and colours on a terminal, or JSON.
     fn printed(&self, estimate: &Estimate) -> PyResult<String> {
         floodmark::printed(&estimate.0, &self.0).map_err(wrong_argument)
     }
 }
 
-/// That `floodmark doctor` was asked for.
+/// The request of `floodmark doctor`.
 #[pyclass(frozen, get_all, module = "floodmark._core")]
 pub(crate) struct DoctorRequest {
     json: bool,
 }
 
-/// Prints what was found for `floodmark doctor`, which is JSON. Returns the exit status.
+/// Prints the checks of `floodmark doctor`, given as JSON. Returns the exit status.
 #[pyfunction]
 pub(crate) fn show_doctor(py: Python<'_>, facts: &str, json: bool) -> u8 {
     py.detach(|| floodmark::show_doctor(facts, json)) as u8
 }
 
-/// The text without anything that a terminal would obey, but for the ends of lines.
+/// Replaces control characters, except line ends, by visible signs.
 #[pyfunction]
 pub(crate) fn terminal_safe(text: &str) -> Cow<'_, str> {
     safe_lines(text)
 }
 
-/// The name and the argument of a change, as it is written behind `--with`.
+/// Parses a change as written after `--with`: its name and its argument.
 #[pyfunction]
 pub(crate) fn parse_change(text: &str) -> PyResult<(String, String)> {
     text.parse::<Change>().map(|change| change.name_and_argument()).map_err(wrong_argument)
 }
 
-/// Runs a command. Returns its exit status, the version to print, or what is left to do.
+/// Runs a command. Returns its exit status, the version to print, or a request for the caller to execute.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python string")]
 pub(crate) fn main(py: Python<'_>, args: Vec<OsString>, python: OsString) -> PyResult<Py<PyAny>> {

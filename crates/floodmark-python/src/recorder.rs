@@ -1,4 +1,4 @@
-//! What Python tells a recording, and asks of it.
+//! Functions with which Python controls the recorder and queries it.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub(crate) fn is_recording() -> bool {
     floodmark_probe::is_recording()
 }
 
-/// torch is imported. Returns which of these will be seen: `cuda`, `cpu`, `backward`, `saved`, `unpacked`.
+/// Hooks torch, after its import. Returns which of these it can record: `cuda`, `cpu`, `backward`, `saved`, `unpacked`.
 #[pyfunction]
 pub(crate) fn attach_torch(py: Python<'_>, folder: String) -> Option<Vec<&'static str>> {
     let attached = py.detach(|| floodmark_probe::attach_torch(folder))?;
@@ -38,8 +38,8 @@ pub(crate) fn attach_torch(py: Python<'_>, folder: String) -> Option<Vec<&'stati
     Some(facts.into_iter().filter(|(_, is_seen)| *is_seen).map(|(name, _)| name).collect())
 }
 
-/// Whether tensors lie in memory as expected, by one that is alive: the addresses of its C++ object, of its storage's
-/// and of its data, and its bytes; `empty` is an empty storage of the CPU allocator.
+/// Checks the memory layout of tensors with a live one: the addresses of its C++ object, of its storage's object and of
+/// its data, and its bytes. `empty` is an empty storage of the CPU allocator.
 #[pyfunction]
 pub(crate) fn prove_tensors(
     tensor: usize,
@@ -51,39 +51,38 @@ pub(crate) fn prove_tensors(
     floodmark_probe::prove_tensors(KnownTensor { tensor, storage, data, bytes, empty })
 }
 
-/// Records the live blocks in host memory. Returns how much was not searched; `None` when they cannot be found.
+/// Records the live blocks in host memory. Returns how many bytes were not searched; `None` if none can be found.
 #[pyfunction]
 pub(crate) fn record_host_blocks(py: Python<'_>) -> Option<u64> {
     py.detach(floodmark_probe::record_host_blocks)
 }
 
-/// A window wants operators, and torch is imported. Returns whether they will be seen.
+/// Hooks torch's operators, after its import, for a window that records them. Returns whether that worked.
 #[pyfunction]
 pub(crate) fn attach_ops(py: Python<'_>) -> bool {
     py.detach(floodmark_probe::attach_ops)
 }
 
-/// Takes the hooks off where no window is open, and waits until no thread of ours runs Python code. Keeps the GIL for
-/// the first: code objects are released.
+/// Removes unused hooks, holding the GIL; then waits until no thread of the recorder runs Python code.
 #[pyfunction]
 pub(crate) fn disarm(py: Python<'_>) {
     floodmark_probe::remove_unused_hooks();
     py.detach(floodmark_probe::wait_for_names);
 }
 
-/// CUDA is initialised. Returns whether the caching allocator's own events will be seen.
+/// Hooks the caching allocator, after CUDA's initialization. Returns whether its own events can be recorded.
 #[pyfunction]
 pub(crate) fn attach_tracker(py: Python<'_>, has_pools: bool) -> bool {
     py.detach(|| floodmark_probe::attach_tracker(has_pools))
 }
 
-/// The strings whose addresses `prove` wants, one of each kind.
+/// The strings whose addresses `prove` needs, one of each kind.
 #[pyfunction]
 pub(crate) fn strings_to_prove_with() -> (&'static str, &'static str, &'static str, &'static str) {
     (StrFacts::ASCII, StrFacts::LATIN, StrFacts::TWO, StrFacts::FOUR)
 }
 
-/// Compares our reading of the caller's stack with Python's. Returns why they differ, or `None`.
+/// Compares the stack that the recorder reads for the caller with Python's own. Returns why they differ, or `None`.
 #[pyfunction]
 pub(crate) fn prove(
     minor_version: u32,
@@ -98,20 +97,20 @@ pub(crate) fn prove(
     floodmark_probe::prove(&evidence).err().map(|error| error.to_string())
 }
 
-/// Asks Python for its frames instead of reading them. Returns whether that can be done.
+/// Switches to frames from Python's API, instead of reading its memory. Returns whether that is possible.
 #[pyfunction]
 pub(crate) fn use_slow_stacks() -> bool {
     floodmark_probe::use_slow_way()
 }
 
-/// How often a stack was so deep that its outer frames were left out, and how many frames are kept.
+/// How many stacks were too deep and lost their outer frames, and how many frames are recorded at most.
 #[pyfunction]
 pub(crate) fn cut_stacks() -> (u64, usize) {
     (floodmark_probe::cut_stacks(), floodmark_probe::DEEPEST)
 }
 
-/// Calls a function on a thread that takes no signals, and waits for its end. No signal handler of the program runs
-/// meanwhile: that is done on the main thread alone, between two instructions of Python code.
+/// Calls a function on a thread that blocks signals, and waits for its end. No signal handler of the program runs
+/// meanwhile: Python runs handlers only on the main thread, between two bytecode instructions.
 #[pyfunction]
 pub(crate) fn call_on_own_thread(py: Python<'_>, function: Py<PyAny>) -> PyResult<()> {
     let call = move || Python::attach(|py| function.bind(py).call0().map(drop));
@@ -119,12 +118,13 @@ pub(crate) fn call_on_own_thread(py: Python<'_>, function: Py<PyAny>) -> PyResul
         let thread = floodmark_probe::without_signals(|| {
             std::thread::Builder::new().name("floodmark-end".to_owned()).spawn(call)
         });
-        // A panic has been printed.
+        // The panic hook has printed the panic.
         thread.map_or_else(|error| Err(error.into()), |thread| thread.join().unwrap_or(Ok(())))
     })
 }
 
-/// Records the blocks that a function lists: device type and index, address, size, requested size, is it a segment.
+/// Records the blocks that a function lists: device type and index, address, size, requested size, whether it is a
+/// segment.
 #[pyfunction]
 pub(crate) fn record_initial_blocks(list_blocks: &Bound<'_, PyAny>) -> PyResult<()> {
     type Block = (String, i32, u64, u64, u64, bool);
@@ -134,33 +134,33 @@ pub(crate) fn record_initial_blocks(list_blocks: &Bound<'_, PyAny>) -> PyResult<
     Ok(())
 }
 
-/// A size as a person writes it, such as `256MiB`, in bytes.
+/// Parses a size such as `256MiB`. Returns bytes.
 #[pyfunction]
 pub(crate) fn parse_size(text: &str) -> PyResult<u64> {
     floodmark_files::size::parse_size(text)
         .map_err(|error| PyValueError::new_err(format!("not a size: `{text}`; {error}")))
 }
 
-/// A step ended, in every window. `None` when nothing is recorded, otherwise how many ended before.
+/// Records the end of a step in every window. Returns how many steps ended before; `None` if no recording runs.
 #[pyfunction]
 pub(crate) fn step() -> Option<u32> {
     floodmark_probe::step()
 }
 
-/// Marks this moment.
+/// Records a mark.
 #[pyfunction]
 pub(crate) fn mark(name: &Bound<'_, PyString>) {
     // A name need not be Unicode: Python reads command lines and file names with surrogates.
     floodmark_probe::mark(&name.to_string_lossy());
 }
 
-/// A named phase begins on this thread.
+/// Begins a named phase on this thread.
 #[pyfunction]
 pub(crate) fn begin_phase(name: &Bound<'_, PyString>) {
     floodmark_probe::begin_phase(&name.to_string_lossy());
 }
 
-/// The innermost named phase of this thread ends.
+/// Ends the innermost named phase of this thread.
 #[pyfunction]
 pub(crate) fn end_phase() {
     floodmark_probe::end_phase();

@@ -116,8 +116,7 @@ impl Window {
         self.opened.close();
     }
 
-    /// Waits until everything is written. Returns the bytes, the records, and why the recording stopped early if it
-    /// did.
+    /// Waits until everything is written. Returns the bytes, the records, and why recording stopped early.
     fn written(&self, py: Python<'_>) -> (u64, u64, String) {
         let written = py.detach(|| self.opened.written());
         (written.bytes, written.records, written.failure)

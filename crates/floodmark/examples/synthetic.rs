@@ -24,7 +24,7 @@ const GPU: Device = Device::cuda(0);
 /// What a flush of a real recorder holds, about.
 const BATCH_ROWS: usize = 1 << 16;
 
-/// What the driver was asked for since somebody looked.
+/// Segments requested from the driver since the last check.
 #[derive(Debug, Clone, Default)]
 struct Driver(Rc<RefCell<Vec<(EventKind, u64, u64)>>>);
 
@@ -40,7 +40,7 @@ impl Observer for Driver {
 
 /// A block that the program holds.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct PlacedBlock {
     id: AllocationId,
     owner: u32,
     addr: u64,
@@ -133,7 +133,7 @@ impl Recorder {
         self.push(Row { stack: what, ..row })
     }
 
-    fn alloc(&mut self, bytes: u64, stack: u32, flags: u8) -> Result<Held> {
+    fn alloc(&mut self, bytes: u64, stack: u32, flags: u8) -> Result<PlacedBlock> {
         let placed = self.allocator.alloc(bytes).ok().context("Failed to find room")?;
         self.record_segments()?;
         let id = AllocationId(self.allocations);
@@ -141,16 +141,16 @@ impl Recorder {
         let row = Row { slack: placed.bytes - bytes, phase: self.phase, ..row };
         self.allocations += 1;
         self.push(Row { addr: placed.addr, bytes: placed.bytes, stack, flags, ..row })?;
-        Ok(Held { id, owner: placed.owner, addr: placed.addr, bytes: placed.bytes })
+        Ok(PlacedBlock { id, owner: placed.owner, addr: placed.addr, bytes: placed.bytes })
     }
 
-    fn free(&mut self, held: Held) -> Result<()> {
+    fn free(&mut self, held: PlacedBlock) -> Result<()> {
         self.allocator.free(held.owner);
         let row = self.event(EventKind::Free, GPU);
         self.push(Row { allocation: held.id, addr: held.addr, bytes: held.bytes, ..row })
     }
 
-    fn label(&mut self, held: Held, label: u32) -> Result<()> {
+    fn label(&mut self, held: PlacedBlock, label: u32) -> Result<()> {
         let row = self.event(EventKind::Label, GPU);
         self.push(Row { allocation: held.id, stack: label, ..row })
     }
@@ -255,8 +255,8 @@ struct Training {
     optimizer: u32,
     data: u32,
     losses: u32,
-    states: Vec<Held>,
-    gradients: Vec<Held>,
+    states: Vec<PlacedBlock>,
+    gradients: Vec<PlacedBlock>,
 }
 
 impl Training {
@@ -290,7 +290,7 @@ impl Training {
     }
 
     /// The activations that backward will need, with the part that made each.
-    fn forward(&mut self, tokens: u64) -> Result<Vec<(usize, Held)>> {
+    fn forward(&mut self, tokens: u64) -> Result<Vec<(usize, PlacedBlock)>> {
         let mut kept = Vec::new();
         for (at, part) in self.parts.iter().enumerate() {
             let [passing, saved, mask] = part.stacks;
@@ -303,7 +303,7 @@ impl Training {
         Ok(kept)
     }
 
-    fn backward(&mut self, tokens: u64, kept: Vec<(usize, Held)>) -> Result<()> {
+    fn backward(&mut self, tokens: u64, kept: Vec<(usize, PlacedBlock)>) -> Result<()> {
         for (at, held) in kept.into_iter().rev() {
             let part = &self.parts[at];
             let stack = part.stacks[1];

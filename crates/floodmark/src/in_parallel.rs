@@ -1,25 +1,25 @@
-//! The same work on many items, on several threads: the tries of a plan, the traces of a folder with a thousand ranks.
+//! Runs a function on many items in threads: the tries of a plan, the traces of a folder of ranks.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// How often progress is shown.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often progress is reported.
+const REPORT_INTERVAL: Duration = Duration::from_millis(20);
 
-/// As many threads as there are processors.
+/// The number of processors.
 pub(crate) fn processors() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Applies `work` to each item, on up to `jobs` threads, and returns the results in the order of the items. `look` is
-/// called every now and then with how many are done.
+/// Applies `work` to each item, on up to `jobs` threads, and returns the results in the order of the items. Calls
+/// `report` at intervals with the number of finished items.
 pub(crate) fn in_parallel<T: Sync, R: Send>(
     jobs: usize,
     items: &[T],
     work: impl Fn(&T) -> R + Sync,
-    mut look: impl FnMut(usize),
+    mut report: impl FnMut(usize),
 ) -> Vec<R> {
     let (next, (sender, results)) = (AtomicUsize::new(0), channel());
     let mut done: Vec<(usize, R)> = Vec::with_capacity(items.len());
@@ -36,20 +36,20 @@ pub(crate) fn in_parallel<T: Sync, R: Send>(
         }
         drop(sender);
         loop {
-            match results.recv_timeout(LOOK) {
+            match results.recv_timeout(REPORT_INTERVAL) {
                 Ok(result) => done.push(result),
                 Err(RecvTimeoutError::Timeout) => {}
                 // All threads have ended.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            look(done.len());
+            report(done.len());
         }
     });
     done.sort_by_key(|(at, _)| *at);
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The same on as many threads as there are processors, without progress.
+/// As [`in_parallel`], on all processors and without progress.
 pub(crate) fn on_all_processors<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> R + Sync,

@@ -1,24 +1,24 @@
-//! The program: what `floodmark …` does on a command line.
+//! The program `floodmark`.
 //!
-//! A command is a file: it loads, asks, shows. `floodmark-files` opens traces and renders answers, which come
-//! from `floodmark-analysis`; here is what a command line, a terminal and a server need beyond that.
+//! Each command is a file: it opens a trace (`floodmark-files`), computes the answer (`floodmark-analysis`) and prints
+//! it (`floodmark-text`). This crate has the command line, the terminal screen and the servers.
 //!
-//! [`main`] is called by the program of this crate, and in process by the Python package. Recording
-//! needs Python, so `floodmark run` comes back as a [`RunRequest`] for the caller to carry out, and `floodmark
-//! estimate` as an [`EstimateRequest`]; `floodmark doctor` and `--version` come back too, since they depend on torch.
+//! The program of this crate calls [`main`], and so does the Python package, inside the Python process. Recording needs
+//! Python, so [`main`] returns a [`RunRequest`] for `floodmark run` and an [`EstimateRequest`] for `floodmark
+//! estimate`, which the caller executes. The caller also executes `floodmark doctor` and `--version`, which need torch.
 //!
-//! Exit status: 0: done; 1: the input or the question was wrong, or a limit that was set is passed; 2: internal
-//! error. stdout has the answer, stderr the messages.
+//! Exit status: 0: done; 1: the input or the question is invalid, or a given limit is exceeded; 2: internal error. The
+//! answer goes to stdout, messages to stderr.
 //!
 //! ## Modules
 //!
 //! From the bottom up: a module uses those with a smaller number, none beside it.
 //!
-//! 1. `text`: what the program writes: answers, CSV, errors with their hints, progress; `signals`: the signals that
-//!    end it; `in_parallel`: work on several threads.
-//! 2. `args`: the words of the command line.
-//! 3. `traces`: the traces that a path means.
-//! 4. `requests`: what Python is to do for `run` and `estimate`.
+//! 1. `text`: output: answers, CSV, errors with their hints, progress; `signals`: Ctrl-C and SIGTERM; `in_parallel`:
+//!    work on several threads.
+//! 2. `args`: the options of the command line.
+//! 3. `traces`: opens the traces at a path.
+//! 4. `requests`: the requests of `run` and `estimate`, which Python executes.
 //! 5. `tries`: estimates in processes of their own.
 //! 6. `fit`: the largest values that fit; `plan`: the cheapest changes that fit.
 //! 7. `server`: the page; `top`: the live view in a terminal.

@@ -1,4 +1,4 @@
-//! The program `floodmark`. All it adds to the library is a process.
+//! The program `floodmark`: runs the command line in a process of its own.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 
 use floodmark::{ExitStatus, NextAction};
 
-/// The interpreter of the environment that is active.
+/// The interpreter of the active environment.
 const PYTHON: &str = "python3";
 
 fn main() -> ExitCode {

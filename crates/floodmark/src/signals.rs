@@ -1,4 +1,4 @@
-//! The signals that end the program, for commands that have something to clean up first.
+//! Catches the signals that end the program, for commands that must clean up first.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 
-/// The signals that end us, noted instead of obeyed until the terminal is given back.
+/// Catches SIGHUP, SIGINT, SIGQUIT and SIGTERM until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Signals {
     caught: Arc<AtomicUsize>,
@@ -25,14 +25,14 @@ impl Signals {
         Ok(signals)
     }
 
-    /// The last that came.
+    /// The last signal that was caught.
     pub(crate) fn caught(&self) -> Option<i32> {
         let number = self.caught.load(Ordering::Relaxed);
         i32::try_from(number).ok().filter(|&number| number > 0)
     }
 
-    /// Does what the signal would have done: its sender sees what ended the program.
-    pub(crate) fn obey(self) -> io::Result<()> {
+    /// Ends the process by the caught signal, so that its parent sees that signal.
+    pub(crate) fn raise_again(self) -> io::Result<()> {
         match self.caught() {
             Some(signal) => low_level::emulate_default_handler(signal),
             None => Ok(()),

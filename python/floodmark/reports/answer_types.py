@@ -71,7 +71,7 @@ StepPeaks = Literal["equal", "differ", "grow"]
 # What a step waits for.
 StepLimit = Literal["gpu", "host"]
 
-# How a check went.
+# The result of a check.
 CheckStatus = Literal["ok", "note", "failed"]
 
 
@@ -1074,12 +1074,12 @@ class DeviceSummary(TypedDict):
 
 
 class RankSummaries(TypedDict):
-    """What the ranks of a folder hold."""
+    """The summaries of the ranks of a folder."""
 
     floodmark: str
     """The version of floodmark that wrote the answer."""
     ranks: list[Summary]
-    """The ranks in their order."""
+    """The summaries, by rank."""
 
 
 class OomReport(TypedDict):
@@ -1828,7 +1828,7 @@ class Rates(TypedDict):
 
 
 class Doctor(TypedDict):
-    """What works in an environment."""
+    """The result of checking an environment."""
 
     format: int
     """The version of this answer."""
@@ -1837,23 +1837,23 @@ class Doctor(TypedDict):
     can_estimate: bool
     """Whether a program can run on a simulated GPU."""
     checks: list[DoctorCheck]
-    """What was checked, in the order of the table."""
+    """The checks, in the order of the table."""
 
 
 class _DoctorCheckOptional(TypedDict, total=False):
     hint: str
-    """What to do."""
+    """What to do if it failed."""
 
 
 class DoctorCheck(_DoctorCheckOptional):
-    """One thing that was checked."""
+    """One check."""
 
     name: str
-    """What was checked."""
+    """The name of the check."""
     status: CheckStatus
-    """How it went."""
+    """Its result."""
     result: str
-    """What was found. The home folder is written as `~`."""
+    """Details. The home folder is written as `~`."""
 
 
 class TensorLifetime(TypedDict):
@@ -1917,5 +1917,5 @@ class StepTotals(TypedDict):
     reserved: Bytes
     """The reserved bytes at its end; 0 if nothing is reserved."""
 
-# What a trace holds; for a folder of ranks, what each of them holds.
+# The summary of a trace, or of each rank of a folder.
 Info = Union[Summary, RankSummaries]

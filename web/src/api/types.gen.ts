@@ -1,36 +1,36 @@
 // Made from the Rust types by `make types`: not to be edited.
 
-/** Which traces there are. */
+/** The list of traces. */
 export type Traces = {
   /** The version of floodmark that wrote the answer. */
   floodmark: string;
-  /** Whether the traces are followed while they grow. */
+  /** Whether the server follows the traces while they grow. */
   follows: boolean;
-  /** The moments, in seconds, that can be asked about, by trace and device; null where any can. */
+  /** The times, in seconds, for which a saved page has answers, by trace and device; null if every time has one. */
   moments: Record<string, Record<string, number[]>> | null;
   /** The traces. */
   traces: TraceCard[];
 };
 
-/** One of the traces. */
+/** A trace in the list. */
 export type TraceCard = {
   /** Its number, from 0. */
   id: number;
   /** Its name. */
   name: string;
-  /** Its rank, where known. */
+  /** Its rank, if known. */
   rank: number | null;
-  /** Another number means that there is more. */
+  /** Changes when the trace grows. */
   revision: number;
-  /** The device with the highest peak, a GPU before the CPU; null where nothing was allocated. */
+  /** The device with the highest peak, GPUs first; null if nothing was allocated. */
   default_device: Device | null;
-  /** The device of the last failed allocation; null where none failed. */
+  /** The device of the last failed allocation; null if none failed. */
   failed_device: Device | null;
   /** Whether it has the answer of `floodmark plan`. */
   has_plan: boolean;
-  /** What is derived, not recorded: of the losses of the summary, those that lose nothing. */
+  /** The entries of `summary.losses` that miss no event: facts that were derived, not recorded. */
   derived: string[];
-  /** What it holds. */
+  /** Its summary. */
   summary: Summary;
 };
 
@@ -1054,7 +1054,7 @@ export type SourceFileBytes = {
 export type AnnotatedFile = {
   /** The bytes of the lines. */
   annotation: Annotation;
-  /** The text of the file; null where there is none. */
+  /** The text of the file; null if there is none. */
   text: string | null;
   /** Whether the text is the copy in the trace. */
   is_stored: boolean;
@@ -1939,30 +1939,30 @@ export type LeftOut2 = {
   reason: string;
 };
 
-/** The answer to the page. */
+/** The error as JSON. */
 export type Problem = {
-  /** What is wrong. */
+  /** The message. */
   error: string;
-  /** What to do about it. */
+  /** What to do. */
   hint: string | null;
 };
 
-/** There is more of a trace. */
+/** A trace has grown. */
 export type Grown = {
-  /** Which, from 0. */
+  /** Its number, from 0. */
   trace: number;
-  /** Its revision, as `traces` has it. */
+  /** Its revision, as in `traces`. */
   revision: number;
-  /** How many events it has. */
+  /** The number of its events. */
   events: number;
-  /** How long it is. */
+  /** Its length. */
   seconds: number;
-  /** Whether its end was written: it grows no more. */
+  /** Whether its end was written. */
   is_finished: boolean;
 };
 
-/** No trace grows any more. */
+/** All traces have ended. */
 export type Ended = {
-  /** How many there are. */
+  /** The number of traces. */
   traces: number;
 };

@@ -1,4 +1,4 @@
-//! The words of the commands about a simulated GPU.
+//! Options of the commands that use a simulated GPU.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) struct GpusArgs {
     pub(crate) json: bool,
 }
 
-/// How a GPU is simulated.
+/// The engine that simulates a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineName {
     Phantom,
@@ -36,7 +36,7 @@ impl From<EngineName> for Engine {
     }
 }
 
-/// Which GPUs are simulated, and for how long.
+/// Options for the simulated GPUs and the length of the run.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PhantomArgs {
     /// Simulate with this engine: `phantom` (torch's own host code and allocator; needs a CUDA build of torch) or
@@ -172,7 +172,7 @@ pub(crate) struct PlanArgs {
     pub(crate) program: ProgramArgs,
 }
 
-/// `90s`, `5min` or `1h`; a number alone is in seconds.
+/// Parses `90s`, `5min` or `1h`; a number without a unit is in seconds.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || "a time is a number and `s`, `min` or `h`, such as `5min`".to_owned();
     let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());

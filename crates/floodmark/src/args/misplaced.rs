@@ -1,7 +1,7 @@
-//! Options of ours that stand behind the program.
+//! Hints for options of floodmark that follow the program.
 //!
-//! All that follows a program belongs to it, as with `python`. A script may have a `--gpu` or an `-o` of its
-//! own, so such an option is never taken. It may also have been meant for us: a hint says how to write that.
+//! Everything after the program belongs to the program, as with `python`: a script may have its own `--gpu` or `-o`.
+//! The user may have meant floodmark's option, so a hint shows where to write it.
 
 use std::ffi::{OsStr, OsString};
 
@@ -9,21 +9,21 @@ use clap::{ArgAction, Command};
 
 /// The commands that launch a program.
 const COMMANDS: [&str; 4] = ["run", "estimate", "fit", "plan"];
-/// Options that every program may have: no hint is given for them.
+/// Options that every program may have: they get no hint.
 const EVERYWHERE: [&str; 2] = ["help", MODULE];
 /// The id of `-m`.
 const MODULE: &str = "is_module";
 
-/// An option of a command, as it stands in the words.
+/// An option of a command, as written on the command line.
 struct OptionWords {
     id: String,
-    /// How many words it has.
+    /// Number of words that it takes, the option included.
     words: usize,
-    /// Whether it may be given several times.
+    /// Whether the user may repeat it.
     repeats: bool,
 }
 
-/// How to give us the options that stand behind the program; `None` where there are none.
+/// Returns a hint for options of floodmark that follow the program; `None` if there are none.
 pub(crate) fn hint(cli: &Command, words: &[OsString]) -> Option<String> {
     let name = words.get(1)?.to_str().filter(|name| COMMANDS.contains(name))?;
     let command = cli.find_subcommand(name)?;
@@ -57,7 +57,7 @@ pub(crate) fn hint(cli: &Command, words: &[OsString]) -> Option<String> {
     ))
 }
 
-/// The words behind a program that would be options of the command, and were not given to it.
+/// The options after the program that the command has too and did not get.
 fn misplaced<'a>(command: &Command, given: &[String], behind: &'a [OsString]) -> Vec<&'a OsString> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -80,7 +80,7 @@ fn joined(words: &[&OsString]) -> String {
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// The option that a word begins.
+/// The option of the command that this word names.
 fn option(command: &Command, word: &OsStr) -> Option<OptionWords> {
     let word = word.to_str()?;
     let (name, has_value) = word.split_once('=').map_or((word, false), |(name, _)| (name, true));

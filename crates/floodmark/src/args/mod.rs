@@ -1,4 +1,4 @@
-//! The words of the command line.
+//! The options of the command line.
 
 pub(crate) mod estimate;
 pub(crate) mod misplaced;
@@ -24,7 +24,7 @@ pub(crate) use crate::args::recording::RecordingArgs;
 pub(crate) use crate::args::varied_value::{Setting, VariedValue};
 pub(crate) use crate::args::watch::{MetricsArgs, TopArgs};
 
-/// The least memory limit that the recorder can keep.
+/// The smallest limit on the recorder's own memory.
 pub const LEAST_RECORDER_BYTES: u64 = 16 << 20;
 
 /// Shows what fills the memory of a `PyTorch` program.
@@ -35,7 +35,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What clap says of a command line that is wrong, without styles: what is not a letter is one of the command line.
+/// clap's message about an invalid command line, without styles; control characters of the command line are escaped.
 pub(crate) fn usage_error(words: &[OsString]) -> String {
     let parsed = Cli::command().styles(Styles::plain()).try_get_matches_from(words);
     parsed.map_or_else(|error| error.render().ansi().to_string(), |_| String::new())
@@ -132,7 +132,7 @@ pub(crate) struct InfoArgs {
     pub(crate) json: bool,
 }
 
-/// Which trace is asked, and of which device.
+/// The trace, the rank and the device that a command reads.
 #[derive(Debug, Args)]
 pub(crate) struct Source {
     /// A `.flood` file, a torch memory snapshot, or a folder with one per rank [default: the newest in this folder]
@@ -402,7 +402,7 @@ fn parse_devices(text: &str) -> Result<Devices, String> {
     text.split(',').map(parse_device).collect::<Result<_, _>>().map(Devices::These)
 }
 
-/// A limit that the recorder can keep.
+/// Parses a limit on the recorder's own memory.
 fn parse_max_memory(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text).map_err(|error| error.to_string())?;
     if bytes < LEAST_RECORDER_BYTES {
@@ -411,7 +411,7 @@ fn parse_max_memory(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// The memory of a GPU. No GPU has so few bytes as somebody writes who means GiB.
+/// Parses the memory of a GPU. Refuses a few bytes, which are a forgotten unit: `--memory 24` for 24GiB.
 fn parse_gpu_memory(text: &str) -> Result<u64, String> {
     const LEAST: u64 = 1 << 20;
     let bytes = parse_size(text).map_err(|error| error.to_string())?;
@@ -422,7 +422,7 @@ fn parse_gpu_memory(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// `old.py=new.py`.
+/// Parses `old.py=new.py`.
 fn parse_renamed(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((old, new)) if !old.is_empty() && !new.is_empty() => {
@@ -434,7 +434,7 @@ fn parse_renamed(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// `5%`, `0.5 %` or a size.
+/// Parses `5%`, `0.5 %` or a size.
 fn parse_limit(text: &str) -> Result<Limit, String> {
     let wrong = || "a limit is a percentage such as `5%` or a size such as `200MiB`".to_owned();
     let Some(percent) = text.strip_suffix('%') else {

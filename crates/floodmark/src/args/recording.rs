@@ -1,4 +1,4 @@
-//! The words for the options of a recording.
+//! Options of a recording.
 
 use clap::Args;
 use floodmark_trace::RecordingOptions;
@@ -24,7 +24,7 @@ pub(crate) struct RecordingArgs {
     follow_fork: bool,
 }
 
-/// The options that `floodmark estimate` has too.
+/// The options that `floodmark run` shares with `floodmark estimate`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SharedRecordingArgs {
     /// Record the names of operators; slows down every operator. An estimate also prints the calls that added most

@@ -1,23 +1,23 @@
-//! What `floodmark fit` and `floodmark plan` vary: a name, its values, and the places where they go.
+//! A value that `floodmark fit` or `floodmark plan` varies: its name, and its values.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-/// More values than anybody means.
+/// Limit on the values of one name.
 const MOST_VALUES: usize = 1 << 20;
 
-/// A name and its values: of a range smallest first, of a list in the order in which they were written.
+/// A name and its values: a range from the smallest on, a list in its own order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VariedValue {
     pub(crate) name: String,
     pub(crate) values: Vec<u64>,
     pub(crate) is_range: bool,
-    /// As the user wrote them.
+    /// The values as the user wrote them.
     pub(crate) written: String,
 }
 
 impl VariedValue {
-    /// `--batch {BATCH}` with the value in it.
+    /// Replaces the name in braces in a text by a value: `--batch {BATCH}` becomes `--batch 8`.
     pub(crate) fn put(&self, text: &str, value: u64) -> String {
         text.replace(&self.placeholder(), &value.to_string())
     }
@@ -56,7 +56,7 @@ impl FromStr for VariedValue {
     }
 }
 
-/// `1..512`, `8..512:8` or `1..512:x2`, the last value included.
+/// Parses `1..512`, `8..512:8` or `1..512:x2`; the end is included.
 fn range(from: &str, rest: &str) -> Option<Vec<u64>> {
     let (to, step) = rest.split_once(':').unwrap_or((rest, "1"));
     let (from, to): (u64, u64) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
@@ -72,7 +72,7 @@ fn range(from: &str, rest: &str) -> Option<Vec<u64>> {
     Some(values.take(MOST_VALUES + 1).collect())
 }
 
-/// A variable of the environment.
+/// An environment variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) key: String,

@@ -1,4 +1,4 @@
-//! The words of the commands that watch a trace while it grows.
+//! Options of the commands that follow a growing trace.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ fn by_parser() -> impl TypedValueParser<Value = By> {
         .try_map(|name| name.parse::<By>())
 }
 
-/// Seconds, as a person would choose them.
+/// Parses an interval in seconds, within limits for a screen.
 fn parse_interval(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().unwrap_or(f64::NAN);
     if (0.05..=3600.0).contains(&seconds) {

@@ -54,9 +54,9 @@ fn is_source(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "py")
 }
 
-/// The source under the name that was given, or under that of the trace.
+/// The source file on this machine, under the given path or else the recorded one.
 fn on_disk(trace: &Trace, path: &Path, given: &Path, recorded: &str) -> Result<Option<SourceText>> {
-    // A snapshot does not say when it was taken; its file does, unless it was copied.
+    // A snapshot has no date: use that of its file.
     let written = fs::metadata(path).and_then(|about| about.modified()).ok();
     text_on_disk(trace, &[given, Path::new(recorded)], written).map_err(|(file, error)| {
         Failure::from(error).context(format!("Failed to read `{}`", file.display()))

@@ -15,7 +15,7 @@ use crate::text::stdout_style;
 pub(crate) struct Answer<T> {
     /// The answer; `--json` prints it.
     pub(crate) found: T,
-    /// Which of several ranks it is about. Already on stderr.
+    /// Notes on which of several ranks was chosen. Already printed to stderr.
     pub(crate) notes: Vec<String>,
     /// A hint about the next command; printed with text, not with JSON.
     pub(crate) hint: Option<String>,
@@ -24,12 +24,12 @@ pub(crate) struct Answer<T> {
 }
 
 impl<T> Answer<T> {
-    /// An answer from no trace, with nothing to ask next.
+    /// An answer without a hint and without folders.
     pub(crate) fn new(found: T, notes: impl IntoIterator<Item = String>) -> Self {
         Self { found, notes: notes.into_iter().collect(), hint: None, folders: Vec::new() }
     }
 
-    /// The answer with the folders of the programs that it is about.
+    /// Adds the program folders of these traces, from which a text shows paths.
     pub(crate) fn about(mut self, traces: &[&Trace]) -> Self {
         let folders = traces.iter().filter_map(|trace| program_folder(trace));
         self.folders = folders.map(str::to_owned).collect();

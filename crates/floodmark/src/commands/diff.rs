@@ -38,7 +38,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<CommandOutput> {
 pub(crate) fn answer(args: &DiffArgs) -> Result<Answer<Diff>> {
     let wanted = TraceChoice { rank: args.rank, device: args.device, at: args.at };
     let a = choose(&args.a, wanted)?;
-    // Of two folders the same rank is compared.
+    // Compare the same rank of two folders.
     let rank = if args.b.is_dir() { args.rank.or(a.rank) } else { args.rank };
     let b = choose(&args.b, TraceChoice { rank, ..wanted })?;
     let question = Question {

@@ -1,7 +1,7 @@
 //! `floodmark doctor`: what works in this environment.
 //!
-//! Python finds the facts, since recording needs it: it runs a small recording and a small estimate, each in a
-//! process of its own. Here they become an answer.
+//! Python finds the facts, since recording needs it: it runs a small recording and a small estimate, each in a process
+//! of its own. This module prints them.
 
 use floodmark_text::answer_text::AnswerText;
 use floodmark_text::sheet::{self, Cells, Sheet};
@@ -12,7 +12,7 @@ use crate::text::failure::{Context, Problem, Result};
 use crate::text::{output, stdout_style};
 use crate::{CommandOutput, ExitStatus};
 
-/// What works in an environment.
+/// The result of checking an environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Doctor")]
 pub(crate) struct Doctor {
@@ -22,32 +22,32 @@ pub(crate) struct Doctor {
     can_record: bool,
     /// Whether a program can run on a simulated GPU.
     can_estimate: bool,
-    /// What was checked, in the order of the table.
+    /// The checks, in the order of the table.
     checks: Vec<Check>,
 }
 
-/// One thing that was checked.
+/// One check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "DoctorCheck")]
 struct Check {
-    /// What was checked.
+    /// The name of the check.
     name: String,
-    /// How it went.
+    /// Its result.
     status: CheckStatus,
-    /// What was found. The home folder is written as `~`.
+    /// Details. The home folder is written as `~`.
     result: String,
-    /// What to do.
+    /// What to do if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
 }
 
-/// How a check went.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum CheckStatus {
     /// It works.
     Ok,
-    /// It is absent or limited, and a recording works without it.
+    /// It is missing or limited; recordings work without it.
     Note,
     /// It does not work.
     Failed,
@@ -85,7 +85,7 @@ impl From<&Doctor> for AnswerText {
     }
 }
 
-/// Prints what Python found, which is JSON. The exit status is 1 when recording cannot work.
+/// Prints the checks that Python made, given as JSON. Returns exit status 1 if recording cannot work.
 pub fn show_doctor(facts: &str, json: bool) -> ExitStatus {
     let printed = match output_of(facts, json) {
         Ok(printed) => printed,

@@ -1,4 +1,4 @@
-//! `floodmark info`: what a trace holds.
+//! `floodmark info`: the summary of a trace.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::text::failure::Result;
 use crate::text::stdout_style;
 use crate::traces::trace_paths::{named_or_newest, open, ranks};
 
-/// What a trace holds; for a folder of ranks, what each of them holds.
+/// The summary of a trace, or of each rank of a folder.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Info {
@@ -34,16 +34,16 @@ pub(crate) enum Info {
     Ranks(RankSummaries),
 }
 
-/// What the ranks of a folder hold.
+/// The summaries of the ranks of a folder.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RankSummaries {
     /// The version of floodmark that wrote the answer.
     floodmark: &'static str,
-    /// The ranks in their order.
+    /// The summaries, by rank.
     ranks: Vec<Summary>,
 }
 
-/// The answer, with what was asked for and the traces of a folder.
+/// The answer, with the path that was asked about and the traces of a folder.
 #[derive(Debug)]
 pub(crate) struct InfoAnswer {
     pub(crate) found: Info,
@@ -131,7 +131,7 @@ fn device_bar(device: &DeviceSummary, style: OutputStyle) -> String {
     format!("  {ink}{}{rest}{ink:#} {percent:.0} % of {total}\n", allocated.trim_end())
 }
 
-/// What the header says, as far as it says something.
+/// The facts in the header that are known, each with its name.
 pub(crate) fn facts(summary: &Summary) -> Vec<(&'static str, String)> {
     let header = &summary.header;
     let rank = match (header.rank, header.world_size) {
@@ -161,7 +161,7 @@ pub(crate) fn facts(summary: &Summary) -> Vec<(&'static str, String)> {
     facts.into_iter().filter(|(_, value)| !value.is_empty() && value != "floodmark ").collect()
 }
 
-/// What a recording on a simulated GPU rests on.
+/// The GPU profile, the driver and the assumptions of a recording on a simulated GPU.
 fn simulated(about: &Phantom) -> String {
     let engine = about.engine.name();
     let reads: u64 = about.reads.iter().map(|read| read.count).sum();

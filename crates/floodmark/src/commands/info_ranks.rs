@@ -11,7 +11,7 @@ use floodmark_text::terminal_safe::safe_text;
 
 use crate::commands::info::facts;
 
-/// More ranks than this are not all listed.
+/// Above this number of ranks, only some are listed.
 const MOST_ROWS: usize = 16;
 
 /// One rank of a folder.
@@ -91,7 +91,7 @@ fn losses(ranks: &[RankInfo<'_>]) -> Vec<String> {
     found.into_iter().map(with_count).collect()
 }
 
-/// All in their order, or the furthest from the median.
+/// All ranks in their order, or those furthest from the median.
 fn rows(found: &Ranks) -> Vec<&Rank> {
     let mut rows: Vec<&Rank> = found.ranks.iter().collect();
     if rows.len() > MOST_ROWS {
@@ -138,7 +138,7 @@ fn left_out(found: &Ranks, shown: usize) -> Vec<String> {
     )]
 }
 
-/// What the headers of all ranks say alike.
+/// The facts that are the same in the headers of all ranks.
 fn common_facts(ranks: &[RankInfo<'_>]) -> Vec<String> {
     let Some((first, others)) = ranks.split_first() else { return Vec::new() };
     let is_common =

@@ -1,6 +1,6 @@
-//! A command is a file: it loads, asks, shows.
+//! Commands, one file each: load a trace, compute the answer, print it.
 //!
-//! [`crate::args`] has the words of the command line, [`crate::traces`] finds the trace that they mean.
+//! [`crate::args`] has their options, [`crate::traces`] opens their traces.
 
 pub(crate) mod advise;
 pub(crate) mod annotate;

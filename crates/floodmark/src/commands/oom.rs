@@ -18,13 +18,13 @@ use crate::text::output;
 use crate::traces::chosen_trace::{Chosen, TraceChoice, choose};
 use crate::traces::trace_paths::named_or_newest;
 
-/// Why an allocation failed; from a text, what each message in it means.
+/// Why an allocation failed, from a trace or from torch's messages in a text.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum OomAnswer {
-    /// From a trace.
+    /// The failed allocation of a trace.
     Trace(Box<OomReport>),
-    /// From a text.
+    /// The messages of a text.
     Messages(OomMessages),
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn answer(args: &OomArgs) -> Result<Answer<OomAnswer>> {
     Ok(Answer { hint, ..Answer::new(OomAnswer::Trace(Box::new(found)), note).about(&[&trace]) })
 }
 
-/// What the messages in a text mean.
+/// Explains the messages in a text.
 pub(crate) fn explain(log: OomLogReader) -> Result<Answer<OomAnswer>> {
     Ok(Answer::new(OomAnswer::Messages(log.finish()?), None))
 }
@@ -66,12 +66,12 @@ fn failed_to_explain(path: &Path) -> String {
     format!("Failed to explain `{}`", path.display())
 }
 
-/// The messages of stdin or of a text file; `None` for a trace.
+/// Reads the messages of stdin or of a text file; returns `None` for a trace.
 fn log(path: &Path) -> Result<Option<OomLogReader>> {
     let failed = || format!("Failed to read `{}`", path.display());
     if path == Path::new("-") {
         if io::stdin().is_terminal() {
-            output::talk("Paste the message, then press Ctrl-D\n");
+            output::note("Paste the message, then press Ctrl-D\n");
         }
         return read_log(io::stdin().lock()).map(Some).with_context(failed);
     }

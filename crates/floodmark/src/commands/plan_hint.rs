@@ -1,4 +1,4 @@
-//! Which command finds out what the whole run of a recorded program needs.
+//! The hint after an out-of-memory error: the `floodmark plan` command for the recorded program.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use floodmark_trace::{Bytes, Header};
 
 use crate::text::shell_word::quoted;
 
-/// Stands for a program whose command line is not in the recording.
+/// Placeholder for a program whose command line is not in the recording.
 const SOME_PROGRAM: &str = "train.py";
 
 /// `find changes that make the whole run fit: …`. `capacity` is the memory of the GPU, where known.
@@ -28,7 +28,7 @@ fn gpu(header: &Header) -> Option<String> {
     simulated.or_else(|| recorded().map(|(name, _)| name.to_owned()))
 }
 
-/// `12GiB`, or `24220MiB` where it is no whole number of them.
+/// `12GiB`, or `24220MiB` if it is not a whole number of GiB.
 fn size(bytes: Bytes) -> String {
     let mib = bytes.0 >> 20;
     if mib.is_multiple_of(1024) { format!("{}GiB", mib >> 10) } else { format!("{mib}MiB") }

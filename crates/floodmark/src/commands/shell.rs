@@ -1,4 +1,4 @@
-//! `floodmark completions` and `floodmark man`: what a shell needs to know of the command line.
+//! `floodmark completions` and `floodmark man`: completions and man pages.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::text::command_output::CommandOutput;
 use crate::text::failure::{Context, Result};
 
-/// The completions of a shell, as a script for it.
+/// The completion script for a shell.
 pub(crate) fn completions(args: &CompletionsArgs) -> CommandOutput {
     let mut script = Vec::new();
     generate(args.shell, &mut Cli::command(), "floodmark", &mut script);
@@ -30,7 +30,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<CommandOutput> {
     Ok(format!("Wrote {} man pages to `{}`\n", pages.len(), folder.display()).into())
 }
 
-/// The file name and the text of every page.
+/// The file name and the text of each man page.
 fn pages() -> Result<Vec<(String, Vec<u8>)>> {
     let mut program = Cli::command();
     program.build();

@@ -1,4 +1,4 @@
-//! `floodmark simulate`: the same requests under other allocator settings, or on another GPU.
+//! `floodmark simulate`: the recorded requests under other allocator settings, or with less memory.
 
 use floodmark_analysis::{At, Simulation, SimulationQuestion, simulation_with};
 use floodmark_trace::Bytes;

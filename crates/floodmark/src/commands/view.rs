@@ -1,4 +1,4 @@
-//! `floodmark view`: a trace, to look at, in the browser.
+//! `floodmark view`: shows traces in the browser.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use floodmark_text::plural::plural;
 
 use crate::args::ViewArgs;
 use crate::server::browser::{Redirect, browser, open_browser};
-use crate::server::{self, Shown, Site};
+use crate::server::{self, Server, ShownTraces};
 use crate::text::failure::{Context, Failure, Problem, Result};
 use crate::text::output;
 use crate::traces::trace_paths::named_or_newest;
 
-/// The time between two looks for a file that does not exist yet.
-const REST: Duration = Duration::from_millis(200);
+/// How often to check whether a file exists.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(crate) fn view(args: &ViewArgs) -> Result<String> {
     let traces = match args.traces.as_slice() {
@@ -26,15 +26,15 @@ pub(crate) fn view(args: &ViewArgs) -> Result<String> {
             wait_for(path);
         }
     }
-    let shown = Shown::open(&traces, args.follow)?;
+    let shown = ShownTraces::open(&traces, args.follow)?;
     let count = plural(shown.traces.len() as u64, "trace");
     let token =
         server::new_token().map_err(Failure::from_library).context("Failed to create a token")?;
     let mut redirect = None;
     let ready = |address: &str| {
-        // The address is the answer, and there is no end to wait for.
+        // Print the address now: the command runs until Ctrl-C.
         output::data(&format!("{address}\n"));
-        output::talk(&format!("showing {count}; end with Ctrl-C\n"));
+        output::note(&format!("showing {count}; end with Ctrl-C\n"));
         if let Some(program) = browser().filter(|_| !args.no_open)
             && let Ok(file) = Redirect::to(address)
         {
@@ -42,7 +42,7 @@ pub(crate) fn view(args: &ViewArgs) -> Result<String> {
             redirect = Some(file);
         }
     };
-    server::serve(Site::new(shown, token), args.port, ready).map_err(|error| {
+    server::serve(Server::new(shown, token), args.port, ready).map_err(|error| {
         let failed = format!("Failed to listen on `127.0.0.1:{}`", args.port);
         if error.kind() == std::io::ErrorKind::AddrInUse {
             Failure::from(Problem::PortInUse).context(failed)
@@ -53,15 +53,15 @@ pub(crate) fn view(args: &ViewArgs) -> Result<String> {
     Ok(String::new())
 }
 
-/// A program that was just started has not made its file yet, or not written into it.
+/// Waits for the trace of a program that has just started.
 fn wait_for(path: &Path) {
     let is_there = || {
         is_irregular(path) || path.metadata().is_ok_and(|found| found.is_dir() || found.len() > 0)
     };
     if !is_there() {
-        output::talk(&format!("waiting for `{}`\n", path.display()));
+        output::note(&format!("waiting for `{}`\n", path.display()));
     }
     while !is_there() {
-        std::thread::sleep(REST);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

@@ -79,7 +79,7 @@ fn say(args: &FitArgs, outcome: &Try) {
         Some(at) => format!("from an earlier run, {}", text::utc(at)),
         None => format!("{seconds:.1} s"),
     };
-    output::talk(&format!(
+    output::note(&format!(
         "{named} {fits}: {peak_allocated} allocated, {peak_reserved} reserved, {when}\n"
     ));
 }

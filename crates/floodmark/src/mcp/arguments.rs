@@ -1,4 +1,5 @@
-//! The arguments of a tool, which are those of its command: their schema, and a call as words of the command line.
+//! The arguments of a tool, made from the options of its command: their JSON Schema, and their conversion to a command
+//! line.
 
 use std::any::TypeId;
 use std::ffi::OsString;
@@ -12,12 +13,12 @@ use super::refusal::Refusal;
 
 pub(super) type Object = Map<String, Value>;
 
-/// Arguments that only a terminal needs: the answer goes to an assistant, as JSON and as text.
+/// Options that tools do not offer: they are about a terminal.
 const OF_A_TERMINAL: [&str; 7] = ["json", "csv", "fail_above", "quiet", "force", "run", "help"];
-/// The program of `estimate` has arguments of its own, which end the command line.
+/// Arguments for the program and its own arguments, which end the command line.
 const OF_A_PROGRAM: [&str; 2] = ["is_module", "words"];
 
-/// What JSON has for an argument.
+/// The JSON type of an argument.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Flag,
@@ -62,7 +63,7 @@ fn is<T: 'static>(arg: &Arg) -> bool {
     arg.get_value_parser().type_id() == TypeId::of::<T>()
 }
 
-/// The arguments of a command that a call may have.
+/// The options of a command that its tool offers.
 fn offered(command: &Command) -> impl Iterator<Item = &Arg> {
     let left_out = |arg: &&Arg| {
         let id = arg.get_id().as_str();
@@ -71,7 +72,7 @@ fn offered(command: &Command) -> impl Iterator<Item = &Arg> {
     command.get_arguments().filter(move |arg| !left_out(arg))
 }
 
-/// The schema of the arguments, and the names of those that are needed.
+/// The schema of the arguments, and the names of the required ones.
 pub(super) fn properties(command: &Command) -> (Object, Vec<String>) {
     let mut properties = Object::new();
     let mut required = Vec::new();
@@ -85,7 +86,7 @@ pub(super) fn properties(command: &Command) -> (Object, Vec<String>) {
     (properties, required)
 }
 
-/// The newest trace of a folder is a default for people: an assistant names what it asks about.
+/// Whether an argument is required. The trace is, also where the command takes the newest one of the folder.
 fn is_needed(arg: &Arg) -> bool {
     arg.is_required_set() || arg.get_id() == "trace"
 }
@@ -115,7 +116,7 @@ fn schema(arg: &Arg) -> Value {
     schema
 }
 
-/// A call as words: `report --by=module -- /folder/x.flood`. Paths are those of the folders.
+/// Converts a call to a command line: `report --by=module -- /folder/x.flood`. Resolves paths in the folders.
 pub(super) fn words(
     command: &Command,
     given: &Object,
@@ -157,7 +158,7 @@ pub(super) fn words(
     Ok(words)
 }
 
-/// Whether a value is a path: of a file, or of a GPU profile in place of its name.
+/// Whether a value is a path: to a trace or source file, or to a GPU profile.
 fn is_path(arg: &Arg, text: &str) -> bool {
     let ends_in_toml = || {
         let extension = Path::new(text).extension();
@@ -166,7 +167,7 @@ fn is_path(arg: &Arg, text: &str) -> bool {
     is::<PathBuf>(arg) || (arg.get_id() == "gpu" && ends_in_toml())
 }
 
-/// The values of an argument; a flag that is set has none.
+/// The values of an argument as text; `None` for a flag.
 fn texts(arg: &Arg, value: &Value) -> Result<Vec<Option<String>>, Refusal> {
     let kind = Kind::from_arg(arg);
     let wrong = || Refusal::WrongType { name: arg.get_id().to_string(), wanted: kind.wanted() };

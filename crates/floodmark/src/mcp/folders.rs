@@ -1,5 +1,5 @@
-//! What the server may read: the folders and traces of its command line, and nothing that a path or a symbolic link
-//! leads to outside them.
+//! The files that the server may read: those in the folders and traces of its command line. A path or symbolic link
+//! that leads outside them is refused.
 
 use std::env;
 use std::fs;
@@ -9,9 +9,9 @@ use super::refusal::Refusal;
 use crate::text::failure::{Context, Result};
 use crate::traces::trace_paths::is_named_like_a_trace;
 
-/// Traces are looked for in a folder, in its folders, and in theirs.
+/// How deep to search a folder for traces.
 pub(super) const DEPTH: usize = 3;
-/// No more traces than this are listed.
+/// The most traces that are listed.
 pub(super) const MOST_LISTED: usize = 1000;
 
 /// The paths of the command line, without symbolic links.
@@ -19,7 +19,7 @@ pub(super) const MOST_LISTED: usize = 1000;
 pub(super) struct Folders(Vec<PathBuf>);
 
 impl Folders {
-    /// The working directory where no path is given.
+    /// Opens these paths, or the working directory if there are none.
     pub(super) fn open(paths: &[PathBuf]) -> Result<Self> {
         let here = [PathBuf::from(".")];
         let paths = if paths.is_empty() { &here } else { paths };
@@ -29,7 +29,7 @@ impl Folders {
         Ok(Self(canonical.collect::<Result<_>>()?))
     }
 
-    /// The file or folder that a path means: an absolute one, or one below the first folder that has it.
+    /// Resolves a path: an absolute one, or one relative to the first folder that contains it.
     pub(super) fn resolve(&self, given: &Path) -> Result<PathBuf, Refusal> {
         let mut absent = None;
         for path in self.meant_by(given) {
@@ -40,13 +40,13 @@ impl Folders {
                 Err(_) => {}
             }
         }
-        // What does not exist is for the command to say.
+        // The command reports a missing file.
         absent.ok_or_else(|| self.outside())
     }
 
     fn meant_by(&self, given: &Path) -> Vec<PathBuf> {
         let folders = self.0.iter().filter(|path| path.is_dir()).cloned();
-        // An absolute path replaces what it is joined with.
+        // `join` of an absolute path returns that path.
         folders.chain(env::current_dir().ok()).map(|folder| folder.join(given)).collect()
     }
 
@@ -54,20 +54,20 @@ impl Folders {
         self.0.iter().any(|allowed| canonical.starts_with(allowed))
     }
 
-    /// Whether a path that leads to nothing would lead into a folder.
+    /// Whether a path that does not exist would be inside a folder.
     fn would_contain(&self, path: &Path) -> bool {
         let existing = path.ancestors().find_map(|ancestor| {
             let found = ancestor.canonicalize().ok()?;
             Some((found, path.strip_prefix(ancestor).ok()?))
         });
-        // A `..` behind a folder that does not exist leads out of it as soon as it does.
+        // Refuse `..` after a missing folder: it would lead outside once the folder exists.
         existing.is_some_and(|(existing, rest)| {
             let is_below = rest.components().all(|part| matches!(part, Component::Normal(_)));
             is_below && self.contains(&existing)
         })
     }
 
-    /// A folder of ranks, and the journal of a trace, may have links that lead out.
+    /// Checks the files of a rank folder, and the journal of a trace: they may be links that lead outside.
     fn checked_parts(&self, path: PathBuf) -> Result<PathBuf, Refusal> {
         let mut parts = Vec::new();
         if path.is_dir() {
@@ -99,7 +99,7 @@ impl Folders {
         Refusal::Outside { allowed: allowed.join(", ") }
     }
 
-    /// Every trace, each with its name below its folder, in the order of the names.
+    /// All traces with their paths relative to their folder, sorted.
     pub(super) fn traces(&self) -> Vec<(String, PathBuf)> {
         let mut found = Vec::new();
         for allowed in &self.0 {
@@ -120,7 +120,7 @@ impl Folders {
         found
     }
 
-    /// Links to folders are not followed: they may lead in circles.
+    /// Searches a folder. Does not follow links to folders, which may form a cycle.
     fn look_into(&self, folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();

@@ -1,7 +1,7 @@
-//! The lines of stdin: one that is no JSON, or too long, gets an answer instead of silence.
+//! Reads lines from stdin, and answers a line that is not JSON or too long with an error.
 //!
-//! The library of the protocol passes over both without a word. A relay reads the lines before it, and hands on those
-//! that are JSON.
+//! The protocol library ignores such lines. So a relay reads stdin first, and forwards only lines of JSON to the
+//! library.
 
 use std::io;
 
@@ -15,12 +15,12 @@ use tokio::io::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// As long as the library takes.
+/// The longest line that the library reads.
 const MOST_LINE_BYTES: usize = 16 << 20;
-/// What the relay may be ahead by.
+/// How many bytes the relay may read ahead of the library.
 const AHEAD_BYTES: usize = 1 << 16;
 
-/// Messages from one stream, answers to another.
+/// A transport that reads messages from one stream and writes answers to another.
 pub(super) struct Lines<W: AsyncWrite> {
     messages: AsyncRwTransport<RoleServer, DuplexStream, W>,
     refused: UnboundedReceiver<ErrorData>,
@@ -62,7 +62,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lines<W> 
     }
 }
 
-/// Hands on lines that are JSON.
+/// Forwards lines that are JSON.
 async fn relay(
     mut from: BufReader<impl AsyncRead + Unpin>,
     mut to: DuplexStream,
@@ -95,7 +95,7 @@ async fn relay(
     }
 }
 
-/// Why a line is not handed on.
+/// The error for a line that is not forwarded; `None` for one that is.
 fn refusal(line: &[u8], is_too_long: bool) -> Option<ErrorData> {
     if is_too_long {
         let message = format!("a message may have {} MiB at most", MOST_LINE_BYTES >> 20);

@@ -1,11 +1,11 @@
-//! `floodmark mcp`: the answers of the commands for an assistant, over the Model Context Protocol.
+//! `floodmark mcp`: an MCP server that answers an assistant's questions about traces.
 //!
-//! A tool is a command: [`arguments`] makes its input schema from the words of the command line and turns a call into
-//! such words, [`tools`] asks the function that the command asks. `structuredContent` is what `--json` prints, the
+//! A tool is a command: [`arguments`] makes its input schema from the command's options and converts a call to a
+//! command line; [`tools`] calls the same function as the command. `structuredContent` is what `--json` prints, the
 //! output schema is that of `floodmark schema`, and the text is what the command prints into a pipe. [`programs`] runs
 //! programs in processes of their own. Every trace in the [`folders`] is a resource ([`resources`]).
 //!
-//! stdout has the protocol alone. Nothing outside the folders is read.
+//! Only protocol messages go to stdout. The server reads no file outside the folders.
 
 mod arguments;
 mod folders;
@@ -30,11 +30,11 @@ use folders::Folders;
 use lines::Lines;
 use server::Server;
 
-/// Answers until the assistant closes stdin.
+/// Serves until the client closes stdin.
 pub(crate) fn mcp(args: &McpArgs, python: &OsStr) -> Result<String> {
     let server = Server::new(Folders::open(&args.paths)?, python, !args.read_only);
     if stdin().is_terminal() {
-        output::talk("An assistant starts this command and writes to it; end it with Ctrl-C\n");
+        output::note("An assistant starts this command and writes to it; end it with Ctrl-C\n");
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -49,14 +49,14 @@ pub(crate) fn mcp(args: &McpArgs, python: &OsStr) -> Result<String> {
                 .map(|_| ())
                 .map_err(Failure::from_library)
                 .context("the server failed"),
-            // Nothing was asked.
+            // The client disconnected without a request.
             Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
             Err(error) => {
                 Err(Failure::from_library(error)).context("stdin has no request of an MCP client")
             }
         }
     });
-    // An answer that is still being computed has no reader.
+    // Do not wait for answers that nothing will read.
     runtime.shutdown_background();
     ended.context("Failed to answer on stdout").map(|()| String::new())
 }

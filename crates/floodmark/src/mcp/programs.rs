@@ -1,8 +1,8 @@
-//! The tools that run a program: `estimate`, `fit` and `plan`, each the command in a process of its own; `estimate_model`
-//! is `estimate` of a program of ours, which puts one model on the GPU.
+//! The tools that run a program: `estimate`, `fit` and `plan`, each runs its command in a new process. `estimate_model`
+//! is `estimate` of a program in this package that puts one model on the GPU.
 //!
-//! A call that is cancelled, or takes longer than its time limit, kills the process; the end of the server does too. What
-//! the process says meanwhile is the progress of the call.
+//! The server kills the process when the call is cancelled or exceeds its time limit, and when it ends itself. The
+//! lines that the process prints to stderr become progress notifications.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -34,14 +34,14 @@ use crate::requests::{estimate, run};
 use crate::text::failure::{Context, Problem, Result};
 use crate::tries::requested;
 
-/// The argument that says how long a program may run.
+/// The argument with the time limit of a program, in seconds.
 pub(super) const TIME_LIMIT: &str = "time_limit";
-/// How long a program may run where the call does not say it.
+/// The default time limit of a program.
 pub(super) const USUAL_SECONDS: u64 = 600;
 /// The program of `estimate_model`.
 const MODEL_PROGRAM: &str = "floodmark.estimate.model_program";
 
-/// What a process has left.
+/// The output of a process that ended.
 struct Ended {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
@@ -132,19 +132,19 @@ async fn estimated(
     Ok(ToolAnswer { text, json })
 }
 
-/// The text of an answer that follows from one trace; that of several processes does not.
+/// The text of an estimate, rendered from its trace; `None` if the trace does not have the whole answer.
 async fn text_of(trace: PathBuf, json: Value, lists_operators: bool) -> Option<String> {
     let text = spawn_blocking(move || {
         let found = floodmark_analysis::estimate(&open_trace(&trace).ok()?).ok()?;
         let found = requested(found, lists_operators);
-        // Both were parsed: the last digit of a fraction may depend on it.
+        // Compare parsed values: parsing may change the last digit of a fraction.
         let parsed: Value = serde_json::from_str(&serde_json::to_string(&found).ok()?).ok()?;
         (parsed == json).then(|| render(&found))
     });
     text.await.ok()?
 }
 
-/// Runs `fit` or `plan`, which run estimates.
+/// Runs `fit` or `plan`.
 async fn searched(
     words: Vec<OsString>,
     python: &OsStr,
@@ -156,7 +156,7 @@ async fn searched(
     ended(process, seconds, progress).await
 }
 
-/// The answer of a search, and why it is no success where it is none.
+/// The answer of `fit` or `plan`; an error if the process printed none.
 fn shown<T: DeserializeOwned>(ended: &Ended) -> Result<ToolAnswer>
 where
     AnswerText: for<'a> From<&'a T>,
@@ -173,7 +173,7 @@ where
     Ok(ToolAnswer { text, json })
 }
 
-/// Runs a process to its end, or to the end of its time.
+/// Runs a process until it ends or exceeds its time limit.
 async fn ended(process: std::process::Command, seconds: u64, progress: &Progress) -> Result<Ended> {
     let mut child = tokio::process::Command::from(process)
         .stdin(Stdio::null())
@@ -226,7 +226,7 @@ fn time_limit(given: &mut Object) -> Result<u64, Refusal> {
     }
 }
 
-/// The command line of a call, which ends with the program and its arguments.
+/// Converts a call to a command line, which ends with the program and its arguments.
 fn command_line(
     name: &str,
     mut given: Object,

@@ -1,4 +1,4 @@
-//! What can be wrong with a call of a tool beyond the words of its command.
+//! Errors in a call of a tool that the command line does not have.
 
 use floodmark_trace::Hint;
 

@@ -1,4 +1,4 @@
-//! The resources: a trace is one, with its summary as the text. `flood:///runs/x.flood` is `/runs/x.flood`.
+//! Resources: each trace is one, with its summary as text. `flood:///runs/x.flood` is the URI of `/runs/x.flood`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -14,7 +14,7 @@ use crate::text::failure::{Context, Result};
 use crate::traces::trace_paths::is_named_like_a_trace;
 
 const SCHEME: &str = "flood://";
-/// What a path has in an address as it is.
+/// The characters of a path that a URI must encode.
 const ENCODED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 

@@ -1,6 +1,6 @@
-//! The protocol: which tools and resources there are, and a call of one.
+//! Handles protocol requests: lists tools and resources, calls a tool, reads a resource.
 //!
-//! A call runs on a thread of its own, so that others are answered meanwhile.
+//! Each call runs on its own thread, so that one does not delay others.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::tools::{ToolAnswer, runs_program};
 use super::{programs, resources, tools};
 use crate::text::failure::{Failure, Result, plain_message};
 
-/// Each call has a trace in memory: no more than this many at once.
+/// The most calls at a time: each has a trace in memory.
 const CALLS_AT_ONCE: usize = 4;
 
 const INSTRUCTIONS: &str = "floodmark shows what fills the memory of a PyTorch program. A trace is a `.flood` file or a \
@@ -33,7 +33,7 @@ const INSTRUCTIONS: &str = "floodmark shows what fills the memory of a PyTorch p
      `advise` suggests changes with the bytes that each saves. `estimate` runs a script on a simulated GPU, `fit` finds the \
      largest batch that fits and `plan` the cheapest changes with which a program fits. All sizes in the JSON are bytes.";
 
-/// What the server has.
+/// The state of the server.
 #[derive(Debug)]
 pub(super) struct Server {
     folders: Arc<Folders>,
@@ -60,7 +60,7 @@ impl Server {
         self.compute(move |folders| tools::answer(&name, given, folders)).await
     }
 
-    /// Work that cannot be interrupted; a call that is cancelled does not wait for it.
+    /// Runs blocking work on a thread. A cancelled call does not wait for it.
     async fn compute<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Folders) -> Result<T> + Send + 'static,
@@ -142,7 +142,7 @@ impl ServerHandler for Server {
     }
 }
 
-/// A resource has no errors of its own: they are those of the protocol.
+/// Converts a failure to a protocol error: a resource, unlike a tool, has no error result.
 fn unreadable(error: &Failure) -> ErrorData {
     ErrorData::resource_not_found(plain_message(error), None)
 }

@@ -1,4 +1,4 @@
-//! The tools: each is a command, asked in process. `estimate` runs a program and has a file of its own.
+//! The tools: each calls the function of a command. [`super::programs`] has those that run a program.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -34,15 +34,15 @@ pub(super) const ESTIMATE: &str = "estimate";
 pub(super) const ESTIMATE_MODEL: &str = "estimate_model";
 /// The tools that run a program.
 const RUN_PROGRAMS: [&str; 4] = [ESTIMATE, ESTIMATE_MODEL, "fit", "plan"];
-/// The argument of `oom` that is not a path.
+/// The argument of `oom` with the text of a message, instead of a path.
 const MESSAGE: &str = "message";
 
-/// What a tool answers.
+/// The answer of a tool.
 #[derive(Debug)]
 pub(super) struct ToolAnswer {
     /// What the command prints into a pipe.
     pub(super) text: String,
-    /// What it prints with `--json`.
+    /// What the command prints with `--json`.
     pub(super) json: Value,
 }
 
@@ -63,7 +63,7 @@ const TOOLS: [ToolCommand; 11] = [
     ("plan", schema_of::<Plan>),
 ];
 
-/// All tools, or those that only read.
+/// All tools, or without `runs_programs` those that only read traces.
 pub(super) fn tools(runs_programs: bool) -> Vec<Tool> {
     let offered = TOOLS.iter().filter(|(name, _)| runs_programs || !runs_program(name));
     let program = Cli::command();
@@ -131,7 +131,7 @@ fn input_schema(name: &str, command: &clap::Command) -> Object {
     object(schema)
 }
 
-/// Adds the arguments that name a tool's program; returns the names of those that are needed.
+/// Adds the arguments for the program of a tool; returns the names of the required ones.
 fn add_program(name: &str, properties: &mut Object) -> Vec<String> {
     let mut add = |name: &str, schema: Value| properties.insert(name.to_owned(), schema);
     let text = |about: &str| json!({"type": "string", "description": about});
@@ -153,7 +153,7 @@ fn add_program(name: &str, properties: &mut Object) -> Vec<String> {
     required
 }
 
-/// An answer is an object, also where it is one of two kinds.
+/// The output schema of a tool. MCP requires an object, also for a union.
 fn output_schema(schema: Schema) -> Object {
     let mut schema = object(schema.into());
     schema.entry("type").or_insert_with(|| "object".into());
@@ -165,7 +165,7 @@ fn object(value: Value) -> Object {
     object
 }
 
-/// Answers a call of a tool that only reads.
+/// Answers a call of a tool that only reads traces.
 pub(super) fn answer(name: &str, mut given: Object, folders: &Folders) -> Result<ToolAnswer> {
     let failed = || format!("Failed to answer `{name}`");
     if name == "oom" {
@@ -216,7 +216,7 @@ pub(super) fn answer(name: &str, mut given: Object, folders: &Folders) -> Result
     }
 }
 
-/// A summary of a trace, for its resource: what it holds, and what filled it at the peak.
+/// The text of a trace's resource: its summary, and the report at its peak.
 pub(super) fn overview(path: &Path) -> Result<String> {
     let parse_command = |name: &str, options: &[&str]| {
         let words = [name].into_iter().chain(options.iter().copied()).map(OsString::from);
@@ -231,13 +231,13 @@ pub(super) fn overview(path: &Path) -> Result<String> {
     Ok(format!("{holds}\n{}", shown(&report::answer(&report)?)?.text))
 }
 
-/// A call as the command line has it.
+/// Parses the command line of a call.
 pub(super) fn parse(words: Vec<OsString>) -> Result<Command, Refusal> {
     let words: Vec<OsString> = std::iter::once("floodmark".into()).chain(words).collect();
     let parsed = Cli::try_parse_from(&words).map_err(|_| {
         let text = usage_error(&words);
         let text = text.strip_prefix("error: ").unwrap_or(&text);
-        // Usage and `--help` are those of a terminal.
+        // Leave out the usage and the reference to `--help`.
         let text = text.split("\n\nUsage:").next().unwrap_or(text);
         let text = text.split("\n\nFor more information").next().unwrap_or(text);
         Refusal::Usage(text.trim_end().to_owned())

@@ -1,9 +1,9 @@
-//! `floodmark metrics`: the figures of a trace that grows, for Prometheus.
+//! `floodmark metrics`: serves the metrics of a growing trace to Prometheus.
 //!
-//! A scrape looks at the files and tells how they stand. Nothing is counted here and nothing runs between two
-//! scrapes, so there is no registry: [`text`] writes the few lines of the format from the [`LiveSummary`]s alone.
+//! A scrape reads what is new in the files and returns their current metrics. Nothing runs between two scrapes, so
+//! there is no registry: [`text`] writes the lines of the format from [`LiveSummary`]s.
 //!
-//! Listens on loopback unless another address was typed, answers `GET /metrics` and nothing else.
+//! Listens on loopback unless the user gives another address; answers only `GET /metrics`.
 
 mod serve;
 mod text;
@@ -16,7 +16,7 @@ use crate::text::failure::{Failure, Problem, Result};
 use crate::text::output;
 use crate::traces::watched_trace::{WatchedTrace, watched_paths};
 
-/// All traces that are served.
+/// The served traces.
 #[derive(Debug)]
 struct Sources(Vec<WatchedTrace>);
 
@@ -32,7 +32,7 @@ impl Sources {
         text::text(&summaries)
     }
 
-    /// Looks at the files first.
+    /// Reads what is new in the files, and returns the metrics.
     fn newest_text(&mut self) -> Result<String, OpenError> {
         for source in &mut self.0 {
             source.refresh()?;
@@ -41,14 +41,14 @@ impl Sources {
     }
 }
 
-/// Serves the figures until Ctrl-C; with `--once` gives them as text.
+/// Serves metrics until Ctrl-C; with `--once` returns them as text.
 pub(crate) fn metrics(args: &MetricsArgs) -> Result<String> {
     let sources = Sources::open(args)?;
     if args.once {
         return Ok(sources.text());
     }
     if !args.listen.ip().is_loopback() {
-        output::talk(&format!(
+        output::note(&format!(
             "warning: anyone who can reach {} can read the figures: there is no password\n",
             args.listen
         ));

@@ -1,4 +1,4 @@
-//! `GET /metrics`, until Ctrl-C.
+//! Serves `GET /metrics` until Ctrl-C.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,46 +16,47 @@ use super::text::CONTENT_TYPE;
 use crate::server::{Limits, is_for_this_machine, serve_connections};
 use crate::text::output;
 
-/// What is served, and to whom.
-struct Site {
+/// The state of the server.
+struct MetricsServer {
     sources: Mutex<Sources>,
-    /// Whether only this machine may ask: a name of another one is then a trick (DNS rebinding).
+    /// Whether the address is loopback. Then a request with another `Host` is an attack (DNS rebinding).
     is_local: bool,
 }
 
 pub(super) fn serve(sources: Sources, address: SocketAddr) -> std::io::Result<()> {
-    let site = Site { sources: Mutex::new(sources), is_local: address.ip().is_loopback() };
+    let server =
+        MetricsServer { sources: Mutex::new(sources), is_local: address.ip().is_loopback() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
         let listener = TcpListener::bind(address).await?;
         let mut interrupted = signal(SignalKind::interrupt())?;
         let mut terminated = signal(SignalKind::terminate())?;
-        // The address is the answer, and there is no end to wait for.
+        // Print the address now: the command runs until Ctrl-C.
         output::data(&format!("http://{}/metrics\n", listener.local_addr()?));
-        output::talk("serving figures for Prometheus; end with Ctrl-C\n");
+        output::note("serving figures for Prometheus; end with Ctrl-C\n");
         tokio::select! {
-            never = serve_connections(listener, router(site), Limits::default()) => never,
+            never = serve_connections(listener, router(server), Limits::default()) => never,
             _ = interrupted.recv() => Ok(()),
             _ = terminated.recv() => Ok(()),
         }
     });
-    // A scrape that is still being answered is not waited for.
+    // Do not wait for scrapes in progress.
     runtime.shutdown_background();
     result
 }
 
-fn router(site: Site) -> Router {
-    Router::new().route("/metrics", get(scrape)).with_state(Arc::new(site))
+fn router(server: MetricsServer) -> Router {
+    Router::new().route("/metrics", get(scrape)).with_state(Arc::new(server))
 }
 
-async fn scrape(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
-    if site.is_local && !is_for_this_machine(&headers) {
+async fn scrape(State(server): State<Arc<MetricsServer>>, headers: HeaderMap) -> Response {
+    if server.is_local && !is_for_this_machine(&headers) {
         return (StatusCode::FORBIDDEN, "these figures are for `localhost` alone\n")
             .into_response();
     }
-    // To read a long trace again takes a while, and others may ask meanwhile.
+    // Reading a long trace takes time: do it on another thread.
     let answer = tokio::task::spawn_blocking(move || {
-        let mut sources = site.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = server.sources.lock().unwrap_or_else(PoisonError::into_inner);
         sources.newest_text()
     });
     match answer.await {

@@ -1,22 +1,22 @@
-//! The figures in Prometheus's text format, version 0.0.4.
+//! Metrics in Prometheus's text format, version 0.0.4.
 
 use std::fmt::Write;
 
 use floodmark_analysis::{LiveDevice, LiveSummary};
 use floodmark_trace::Bytes;
 
-/// What the answer is, in HTTP's words.
+/// The content type of the answer.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const GAUGE: &str = "gauge";
 const COUNTER: &str = "counter";
 
-/// A figure of a device.
-type OfDevice = (&'static str, &'static str, &'static str, fn(&LiveDevice) -> Option<u64>);
-/// A figure of a recording.
-type OfTrace = (&'static str, &'static str, &'static str, fn(&LiveSummary) -> u64);
+/// A metric of a device: its name, type, help and value.
+type DeviceMetric = (&'static str, &'static str, &'static str, fn(&LiveDevice) -> Option<u64>);
+/// A metric of a recording: its name, type, help and value.
+type TraceMetric = (&'static str, &'static str, &'static str, fn(&LiveSummary) -> u64);
 
-const OF_DEVICES: [OfDevice; 9] = [
+const DEVICE_METRICS: [DeviceMetric; 9] = [
     ("allocated_bytes", GAUGE, "Allocated bytes.", |one| Some(one.allocated.0)),
     ("active_bytes", GAUGE, "Active bytes: allocated, or pending free.", |one| number(one.active)),
     ("reserved_bytes", GAUGE, "Reserved bytes.", |one| number(one.reserved)),
@@ -35,7 +35,7 @@ const OF_DEVICES: [OfDevice; 9] = [
     ("failed_requests_total", COUNTER, "Failed allocations.", |one| Some(one.failed_requests)),
 ];
 
-const OF_TRACES: [OfTrace; 5] = [
+const TRACE_METRICS: [TraceMetric; 5] = [
     ("events_total", COUNTER, "Recorded events.", |summary| summary.events as u64),
     ("events_lost_total", COUNTER, "Events known to be lost.", |summary| summary.losses.events()),
     ("losses", GAUGE, "Reasons why the trace is incomplete; 0 when it is complete.", |summary| {
@@ -51,10 +51,10 @@ fn number(bytes: Option<Bytes>) -> Option<u64> {
     bytes.map(|bytes| bytes.0)
 }
 
-/// All figures of all traces.
+/// The metrics of these traces.
 pub(crate) fn text(summaries: &[&LiveSummary]) -> String {
     let mut text = String::new();
-    for (name, kind, help, figure) in OF_DEVICES {
+    for (name, kind, help, figure) in DEVICE_METRICS {
         if devices(summaries).any(|(_, one)| figure(one).is_some()) {
             write_head(&mut text, name, kind, help);
         }
@@ -71,7 +71,7 @@ pub(crate) fn text(summaries: &[&LiveSummary]) -> String {
             write_sample(&mut text, name, &labels(summary, Some(one), Some(category)), bytes.0);
         }
     }
-    for (name, kind, help, figure) in OF_TRACES {
+    for (name, kind, help, figure) in TRACE_METRICS {
         write_head(&mut text, name, kind, help);
         for summary in summaries {
             write_sample(&mut text, name, &labels(summary, None, None), figure(summary));
@@ -88,7 +88,7 @@ fn devices<'a>(
 
 type Label = (&'static str, String);
 
-/// A program without ranks has no such label.
+/// Programs without ranks have no label `rank`.
 fn labels(
     summary: &LiveSummary,
     device: Option<&LiveDevice>,

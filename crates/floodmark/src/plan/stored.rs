@@ -49,7 +49,7 @@ pub(super) fn write(found: &Plan, trace: &Path, to: &Path, force: bool) -> Resul
         })
         .with_context(|| failed(to))?;
     let shown = to.display();
-    output::talk(&format!("wrote the plan to `{shown}`; see it with `floodmark view {shown}`\n"));
+    output::note(&format!("wrote the plan to `{shown}`; see it with `floodmark view {shown}`\n"));
     Ok(())
 }
 

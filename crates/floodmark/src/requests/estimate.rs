@@ -1,4 +1,4 @@
-//! `floodmark estimate`: what the Python side is to do.
+//! The request of `floodmark estimate`, which Python executes.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -12,13 +12,13 @@ use crate::args::{EstimateArgs, PhantomArgs, ProgramArgs};
 use crate::requests::run::RunRequest;
 use crate::text::failure::{Context, Problem, Result};
 
-/// A machine has at most this many GPUs, unless the user says otherwise.
+/// The default limit on GPUs of the simulated machine.
 const USUAL_GPUS: u32 = 8;
 
-/// Where a launcher such as `torchrun` says how many ranks it has started on this machine.
+/// The variable in which a launcher such as `torchrun` passes the number of ranks on this machine.
 const LOCAL_RANKS_VARIABLE: &str = "LOCAL_WORLD_SIZE";
 
-/// The Python module that answers a request in a process of its own.
+/// The Python module that executes a request in a new process.
 const MODULE: &str = "floodmark.estimate.request_process";
 
 /// How many of the last lines that a failed program printed are shown.
@@ -30,19 +30,19 @@ const TAIL_LINES: usize = 20;
 pub struct EstimateRequest {
     /// The program, and how it is recorded.
     pub run: RunRequest,
-    /// The engine; none for the best that works here.
+    /// The engine; `None` for the best one that works here.
     pub engine: Option<Engine>,
     /// The simulated machine.
     pub machine: PhantomMachine,
-    /// After how many optimizer steps the program is ended.
+    /// The number of optimizer steps after which the program stops.
     pub steps: Option<u32>,
-    /// Whether the program is ended as soon as two steps in a row have the same peaks.
+    /// Whether the program stops once two steps in a row have the same peaks.
     pub until_steady: bool,
-    /// Whether a program that runs out of memory is run again with more of it.
+    /// Whether to run a program that runs out of memory again, with more memory.
     pub reruns: bool,
-    /// Whether the operators of a step are counted, which may change what is allocated.
+    /// Whether to count the operators of a step. This may change what the program allocates.
     pub counts_operators: bool,
-    /// Whether further steps are run after the recording, which say what a step costs.
+    /// Whether to run further steps after the recording, to measure the cost of a step.
     pub measures_step: bool,
     /// How the answer is printed.
     pub answer: AnswerForm,
@@ -83,7 +83,7 @@ impl EstimateRequest {
         }
     }
 
-    /// Leaves out the memory of the host, which makes a recording faster.
+    /// Records GPUs only. A recording without host memory is faster.
     pub(crate) fn record_only_gpus(&mut self) {
         let gpus = (0..=i8::MAX).take(self.machine.gpus as usize).map(Device::cuda);
         self.run.devices = Some(gpus.collect());
@@ -107,10 +107,10 @@ pub(crate) fn request(args: EstimateArgs) -> Result<EstimateRequest> {
     })
 }
 
-/// The machine that the words of a command line mean.
+/// The simulated machine that the options describe.
 pub(crate) fn machine(args: &PhantomArgs) -> Result<PhantomMachine> {
     let failed = || format!("Failed to simulate a `{}`", args.gpu);
-    // A program that is sharded by a change is a rank of a world of that size.
+    // A change that shards the model needs a world of that size.
     let sharded = args.changes.iter().map(Change::gpus).max().filter(|gpus| *gpus > 1);
     let world = args.world.or(sharded);
     let ranks = world.map(|world| (args.rank.unwrap_or(0), world));
@@ -129,20 +129,21 @@ pub(crate) fn machine(args: &PhantomArgs) -> Result<PhantomMachine> {
     Ok(machine)
 }
 
-/// How many ranks a launcher has started on this machine: each has a GPU.
+/// The number of ranks that a launcher started on this machine: each has a GPU.
 fn local_ranks() -> Option<u32> {
     std::env::var(LOCAL_RANKS_VARIABLE).ok()?.parse().ok().filter(|ranks| *ranks > 0)
 }
 
-/// An estimate in a process of its own, which ends with this process. It reads the request from `file`.
+/// The command that runs an estimate in a new process. The process reads the request from `file`, and ends with this
+/// process.
 pub(crate) fn process(python: &OsStr, request: &EstimateRequest, file: &Path) -> Result<Command> {
     std::fs::write(file, serde_json::to_vec(request)?).context("Failed to write a request")?;
     let mut command = Command::new(python);
     command.args([OsStr::new("-m"), OsStr::new(MODULE), file.as_os_str()]);
-    // Python decodes the words of a program itself, in any locale.
+    // Python decodes the arguments of the program itself, in any locale.
     command.args(request.run.words());
     command.stdin(Stdio::null());
-    // The program may wait for ever: it ends with this process.
+    // End the program with this process: it may wait forever.
     command.env("FLOODMARK_ENDS_WITH", std::process::id().to_string());
     Ok(command)
 }

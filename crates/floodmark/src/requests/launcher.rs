@@ -1,15 +1,15 @@
-//! Programs that start the ranks of a job, such as `torchrun`: floodmark stands behind them, not before.
+//! Programs that start the ranks of a job, such as `torchrun`: `floodmark` comes after them on a command line.
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use crate::text::shell_word::quoted;
 
-/// Launchers, each with its word for a module.
+/// Launchers, each with its option for a module.
 const LAUNCHERS: [(&str, &str); 3] =
     [("torchrun", "-m"), ("accelerate", "-m"), ("deepspeed", "--module")];
 
-/// The command line that begins with a launcher, with `floodmark COMMAND` where it belongs; none for other programs.
+/// For a launcher, the command line with `floodmark COMMAND` after it; `None` for other programs.
 pub(crate) fn right_order(command: &str, words: &[OsString]) -> Option<String> {
     let words: Vec<&str> = words.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
     let name = Path::new(words.first()?).file_name()?.to_str()?;

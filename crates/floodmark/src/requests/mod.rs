@@ -1,4 +1,4 @@
-//! What the Python side is to do: the requests of `floodmark run` and `floodmark estimate`.
+//! The requests of `floodmark run` and `floodmark estimate`, which Python executes.
 
 pub(crate) mod estimate;
 mod launcher;

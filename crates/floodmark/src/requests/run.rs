@@ -1,4 +1,4 @@
-//! `floodmark run`: what the Python side is to do.
+//! The request of `floodmark run`, which Python executes.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::text::failure::{Context, Problem, Result};
 /// The name under which Python runs standard input.
 const STDIN: &str = "-";
 
-/// What is run.
+/// The program to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
     /// A file, as `python FILE`; `-` is standard input.
@@ -26,29 +26,29 @@ pub enum Target {
 /// A program to record, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRequest {
-    /// What is run.
+    /// The program to run.
     pub target: Target,
     /// The program's own arguments.
     pub args: Vec<OsString>,
-    /// Where the trace goes; Python chooses when none is named.
+    /// The path of the trace; `None` lets Python choose.
     #[serde(with = "any_path")]
     pub output: Option<PathBuf>,
-    /// The devices to record; all when `None`.
+    /// The devices to record; `None` for all.
     pub devices: Option<Vec<Device>>,
-    /// How it is recorded.
+    /// How to record it.
     pub recording: RecordingOptions,
     /// Whether an existing trace may be replaced.
     pub force: bool,
-    /// Whether to say nothing at the end.
+    /// Whether to print no summary.
     pub quiet: bool,
     /// Changes to apply to the program while it runs.
     pub changes: Vec<Change>,
-    /// How to give us options that follow the program, and so belong to it.
+    /// A hint about options of floodmark that follow the program.
     pub hint: Option<String>,
 }
 
 impl RunRequest {
-    /// The program of a command of ours, recorded as usual.
+    /// A request with default options for the program of a command.
     pub(crate) fn of_program(command: &str, program: ProgramArgs) -> Result<Self> {
         let (target, args) = target(command, program)?;
         Ok(Self {
@@ -108,7 +108,7 @@ pub(crate) fn request(args: RunArgs) -> Result<RunRequest> {
     })
 }
 
-/// What is run by a command of ours, and its own arguments.
+/// The program of a command, and its arguments.
 pub(crate) fn target(command: &str, program: ProgramArgs) -> Result<(Target, Vec<OsString>)> {
     let order = launcher::right_order(command, &program.words);
     let mut words = program.words.into_iter();

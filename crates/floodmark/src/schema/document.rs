@@ -1,25 +1,25 @@
-//! A schema, as those that write it in another language read it.
+//! A JSON Schema as Rust types, for the generators.
 
 use serde_json::{Map, Value};
 
 pub(super) type Object = Map<String, Value>;
 
-/// What a schema allows.
+/// The values that a schema allows.
 pub(super) enum Shape<'a> {
-    /// Another schema of `$defs`.
+    /// The values of a schema in `$defs`.
     Named(&'a str),
     /// One of these texts.
     Texts(Vec<&'a str>),
     /// `string`, `integer`, `number`, `boolean` or `null`.
     Plain(&'a str),
     List(&'a Value),
-    /// A list whose places have schemas of their own.
+    /// A list with one schema per item.
     Tuple(&'a [Value]),
-    /// Values of one schema under any name.
+    /// An object with any keys and values of one schema.
     Map(&'a Value),
     /// One of these.
     Union(&'a [Value]),
-    /// An object with these fields, and those of one of the variants if there are any.
+    /// An object with these fields, and those of one variant if there are variants.
     Fields(Fields<'a>),
 }
 
@@ -45,7 +45,7 @@ pub(super) fn description(schema: &Value) -> &str {
     schema["description"].as_str().unwrap_or_default()
 }
 
-/// The parts of a type: `["string", "null"]` becomes two.
+/// The shapes of a schema: `["string", "null"]` has two.
 pub(super) fn shapes(schema: &Value) -> Vec<Shape<'_>> {
     let kind = &schema["type"];
     let Some(kinds) = kind.as_array() else {
@@ -81,7 +81,7 @@ fn shape<'a>(schema: &'a Value, kind: &'a str) -> Shape<'a> {
     }
 }
 
-/// The schema of all values of a map; numbers as names have a pattern.
+/// The schema of the values of a map. schemars writes keys that are numbers as a pattern.
 fn values(schema: &Value) -> Option<&Value> {
     let of_patterns = || schema["patternProperties"].as_object()?.values().next();
     Some(&schema["additionalProperties"]).filter(|values| values.is_object()).or_else(of_patterns)

@@ -1,4 +1,5 @@
-//! Files that are made from the schema: written with `FLOODMARK_UPDATE_TYPES=1` (`make types`), compared without it.
+//! Tests of the generated files: they write them with `FLOODMARK_UPDATE_TYPES=1` (`make types`), and compare them
+//! without.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,7 @@ use crate::server::follow::{Ended, Grown};
 use crate::server::refusal::Problem;
 use crate::server::source::AnnotatedFile;
 
-/// What the page gets: the answers of `server/answer.rs`, and the events of `api/follow`.
+/// The types of the page: the answers of `server/answer.rs`, and the events of `api/follow`.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct PageAnswers {
@@ -61,7 +62,7 @@ struct PageAnswers {
     ended: Ended,
 }
 
-/// What the Python package has: the answers of the commands, and those that only Python has.
+/// The types of the Python package: the answers of the commands, and those that only Python has.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct PythonAnswers {
@@ -108,7 +109,7 @@ fn the_types_of_the_python_package_are_those_of_its_answers() {
     check("python/floodmark/reports/answer_types.py", &typed_dicts(ANSWERS, &root));
 }
 
-/// What Python is given.
+/// The options that Python passes.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct PythonOptions {

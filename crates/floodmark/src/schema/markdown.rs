@@ -19,7 +19,7 @@ Every answer has `--json`; in Python, `.to_dict()` returns the same. [`schema.js
 - What a recording misses is in `losses`, in words.
 ";
 
-/// The page: a table of the commands, then every type in the order in which the answers lead to it.
+/// The page: a table of the commands, then every type, in the order of its first use.
 pub(super) fn markdown(root: &Value) -> String {
     let mut text = HEAD.to_owned();
     text += "\n## Commands\n\n| command | answer | |\n| --- | --- | --- |\n";
@@ -36,7 +36,7 @@ pub(super) fn markdown(root: &Value) -> String {
     text
 }
 
-/// The names of the definitions, each after the first one that leads to it.
+/// The names of the definitions, in the order of their first use.
 fn in_order(root: &Value) -> Vec<&str> {
     let mut order = Vec::new();
     let mut seen = BTreeSet::new();
@@ -77,7 +77,7 @@ fn visit<'a>(
     }
 }
 
-/// What follows the description of a type.
+/// The part of a type after its description: its fields or variants.
 fn body(name: &str, schema: &Value) -> String {
     let mut text = String::new();
     for shape in shapes(schema) {

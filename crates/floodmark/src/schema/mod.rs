@@ -1,8 +1,8 @@
-//! The JSON Schema of all answers, made from the types that are written.
+//! The JSON Schema of all answers, generated from their types.
 //!
-//! `floodmark schema` prints [`of_commands`], which is also `docs/reference/schema.json`. The reference page, the
-//! types of the page and those of the Python package are made from it by the tests in `generated.rs`, and so are the
-//! reference pages of the commands; `make types` writes them.
+//! `floodmark schema` prints [`of_commands`], which is also `docs/reference/schema.json`. The tests in `generated.rs`
+//! generate from it the reference page, the types of the page and those of the Python package, and the reference pages
+//! of the commands; `make types` writes the files.
 
 use floodmark_analysis::{
     AdviceReport, Annotation, Diff, Estimate, Leaks, OomMessages, OomReport, Report, Simulation,
@@ -58,7 +58,7 @@ struct CommandAnswers {
     diff: Diff,
     /// Which lines grow from step to step.
     leaks: Leaks,
-    /// What a trace holds; for a folder of ranks, what each of them holds.
+    /// The summary of a trace, or of each rank of a folder.
     info: Info,
     /// Why an allocation failed.
     oom: OomReport,
@@ -94,13 +94,13 @@ pub(crate) fn schema_of<T: JsonSchema>() -> Schema {
     settings.into_generator().into_root_schema_for::<T>()
 }
 
-/// The schema of what is read, not written: a field with a default may be left out.
+/// The schema of a type that is read: a field with a default is optional.
 #[cfg(test)]
 fn schema_of_input<T: JsonSchema>() -> Schema {
     SchemaSettings::draft2020_12().for_deserialize().into_generator().into_root_schema_for::<T>()
 }
 
-/// A field that may be left out is left out where it would be null.
+/// Removes `null` from the type of an optional field: the answers leave it out instead.
 fn left_out_instead_of_null(schema: &mut Schema) {
     let required: Vec<Value> =
         schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::document::{Field, Shape, definitions, description, fields, shapes};
 
-/// The head of the answers' types.
+/// The header of the file with the types of answers.
 pub(super) const ANSWERS: &str = "\
 \"\"\"What `.to_dict()` of an answer, its rows and other dictionaries hold.
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Literal, TypedDict, Union, final
 ";
 
-/// The head of the options' types.
+/// The header of the file with the types of options.
 pub(super) const OPTIONS: &str = "\
 \"\"\"The options of a recording.
 
@@ -28,10 +28,10 @@ from __future__ import annotations
 from typing import TypedDict
 ";
 
-/// How long a line is at most.
+/// The longest line.
 const WIDTH: usize = 100;
 
-/// A definition for each of the schema, in an order in which nothing is used before it is defined.
+/// A Python definition for each definition of the schema, in an order that defines each before its use.
 pub(super) fn typed_dicts(head: &str, root: &Value) -> String {
     let mut text = head.to_owned();
     let (objects, others): (Vec<_>, Vec<_>) =
@@ -65,8 +65,8 @@ pub(super) fn typed_dicts(head: &str, root: &Value) -> String {
     text
 }
 
-/// A class; what may be left out is in one above it. One of several variants is final, so that a test for a key that
-/// only some of them have tells a type checker which ones these are.
+/// A class; a base class has its optional fields. Variants of a union are final, so that a type checker narrows the
+/// union by the keys that a program tests.
 fn class(name: &str, schema: &Value, fields: &[Field<'_>]) -> String {
     let (required, optional): (Vec<_>, Vec<_>) = fields.iter().partition(|field| field.is_required);
     let description = description(schema);
@@ -107,7 +107,7 @@ fn type_of(schema: &Value) -> String {
     parts.join(" | ")
 }
 
-/// As [`type_of`], for Python 3.10 to evaluate.
+/// As [`type_of`], in syntax that Python 3.10 can evaluate.
 fn alias(schema: &Value) -> String {
     match type_of(schema) {
         union if union.contains(" | ") => format!("Union[{}]", union.replace(" | ", ", ")),

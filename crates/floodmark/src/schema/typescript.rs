@@ -6,7 +6,7 @@ use super::document::{Field, Shape, definitions, description, shapes};
 
 const HEAD: &str = "// Made from the Rust types by `make types`: not to be edited.\n";
 
-/// A type for each definition.
+/// A TypeScript type for each definition.
 pub(super) fn typescript(root: &Value) -> String {
     let mut text = HEAD.to_owned();
     for (name, schema) in definitions(root) {

@@ -1,4 +1,4 @@
-//! Answers: each request is one call of `floodmark-analysis`, and its value as JSON. Nothing is computed here.
+//! Answers a request: calls one function of `floodmark-analysis`, and converts its answer to JSON.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,59 +14,59 @@ use floodmark_trace::{AllocationId, Device, Loss, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::ask::{Ask, OfDevice, OfDiff};
+use super::api_request::{ApiRequest, DeviceRequest, DiffRequest};
 use super::refusal::Refusal;
-use super::shown::{Shown, ShownTrace, Version};
+use super::shown::{ShownTrace, ShownTraces, Version};
 use super::source::annotated_file;
 use crate::in_parallel::on_all_processors;
 use crate::plan::Plan;
 
-/// Which traces there are.
+/// The list of traces.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[expect(clippy::struct_field_names, reason = "the traces of the traces")]
 pub(crate) struct Traces<'a> {
     /// The version of floodmark that wrote the answer.
     pub(crate) floodmark: &'static str,
-    /// Whether the traces are followed while they grow.
+    /// Whether the server follows the traces while they grow.
     pub(crate) follows: bool,
-    /// The moments, in seconds, that can be asked about, by trace and device; null where any can.
+    /// The times, in seconds, for which a saved page has answers, by trace and device; null if every time has one.
     pub(crate) moments: Option<Moments>,
     /// The traces.
     pub(crate) traces: Vec<TraceCard<'a>>,
 }
 
-/// The moments of a saved page, by the number of the trace and the device.
+/// The times of a saved page, by the number of the trace and the device.
 pub(crate) type Moments = BTreeMap<usize, BTreeMap<String, Vec<f64>>>;
 
-/// One of the traces.
+/// A trace in the list.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct TraceCard<'a> {
     /// Its number, from 0.
     pub(crate) id: usize,
     /// Its name.
     pub(crate) name: &'a str,
-    /// Its rank, where known.
+    /// Its rank, if known.
     pub(crate) rank: Option<u32>,
-    /// Another number means that there is more.
+    /// Changes when the trace grows.
     pub(crate) revision: u64,
-    /// The device with the highest peak, a GPU before the CPU; null where nothing was allocated.
+    /// The device with the highest peak, GPUs first; null if nothing was allocated.
     pub(crate) default_device: Option<Device>,
-    /// The device of the last failed allocation; null where none failed.
+    /// The device of the last failed allocation; null if none failed.
     pub(crate) failed_device: Option<Device>,
     /// Whether it has the answer of `floodmark plan`.
     pub(crate) has_plan: bool,
-    /// What is derived, not recorded: of the losses of the summary, those that lose nothing.
+    /// The entries of `summary.losses` that miss no event: facts that were derived, not recorded.
     pub(crate) derived: Vec<String>,
-    /// What it holds.
+    /// Its summary.
     pub(crate) summary: &'a Summary,
 }
 
 /// Answers a request.
-pub(crate) fn answer(shown: &Shown<'_>, ask: &Ask) -> Result<Vec<u8>, Refusal> {
-    match *ask {
-        Ask::Traces => traces(shown, None),
-        Ask::Ranks => json(&ranks_of(&all(shown))),
-        Ask::RankLines { top } => {
+pub(crate) fn answer(shown: &ShownTraces<'_>, request: &ApiRequest) -> Result<Vec<u8>, Refusal> {
+    match *request {
+        ApiRequest::Traces => traces(shown, None),
+        ApiRequest::Ranks => json(&ranks_of(&all(shown))),
+        ApiRequest::RankLines { top } => {
             let now = all(shown);
             let found = ranks_of(&now);
             let lines = on_all_processors(&found.ranks, |rank| {
@@ -75,56 +75,56 @@ pub(crate) fn answer(shown: &Shown<'_>, ask: &Ask) -> Result<Vec<u8>, Refusal> {
             });
             json(&rank_lines(&lines, top))
         }
-        Ask::Diff { ref of, what } => {
+        ApiRequest::Diff { ref of, what } => {
             let (a, b) = (shown.trace(of.a)?.now(), shown.trace(of.b)?.now());
             match what {
-                OfDiff::Rows { by, top, frames } => {
+                DiffRequest::Rows { by, top, frames } => {
                     let top = (top > 0).then_some(top);
                     let question = Question { by, top, frames, ..Question::default() };
                     json(&diff_between(&a.trace, &b.trace, &of.sides, &question)?)
                 }
-                OfDiff::Curves => json(&diff_curves(&a.trace, &b.trace, &of.sides)?),
-                OfDiff::Tree { by, frames } => {
+                DiffRequest::Curves => json(&diff_curves(&a.trace, &b.trace, &of.sides)?),
+                DiffRequest::Tree { by, frames } => {
                     json(&diff_tree(&a.trace, &b.trace, &of.sides, by, frames)?)
                 }
             }
         }
-        Ask::Plan { trace } => {
+        ApiRequest::Plan { trace } => {
             let now = shown.trace(trace)?.now();
             json(&Plan::stored_in(&now.trace).ok_or(Refusal::NoPlan)?)
         }
-        Ask::Allocation { trace, id } => {
+        ApiRequest::Allocation { trace, id } => {
             let now = shown.trace(trace)?.now();
             json(&allocation_card(&now.trace, now.index().context(), AllocationId(id))?)
         }
-        Ask::Report { of, by, at, top, frames } => {
+        ApiRequest::Report { of, by, at, top, frames } => {
             let now = shown.trace(of.trace)?.now();
             let device = now.device(of.device, at)?;
             let top = (top > 0).then_some(top);
             let question = Question { device: Some(device), by, at, top, frames };
             json(&report_with(&now.trace, now.index(), &*now.moments(device)?, &question)?)
         }
-        Ask::OfDevice { of, ref what } => {
+        ApiRequest::Device { of, ref what } => {
             let now = shown.trace(of.trace)?.now();
             of_device(&now, now.device(of.device, At::Peak)?, what)
         }
     }
 }
 
-fn of_device(now: &Version<'_>, device: Device, what: &OfDevice) -> Result<Vec<u8>, Refusal> {
+fn of_device(now: &Version<'_>, device: Device, what: &DeviceRequest) -> Result<Vec<u8>, Refusal> {
     let trace: &Trace = &now.trace;
     match *what {
-        OfDevice::Timeline { by, axis } => json(now.timeline(device, by, axis)?.timeline()),
-        OfDevice::TimelineTile { by, axis, level, tile } => {
+        DeviceRequest::Timeline { by, axis } => json(now.timeline(device, by, axis)?.timeline()),
+        DeviceRequest::TimelineTile { by, axis, level, tile } => {
             json(&now.timeline(device, by, axis)?.tile(trace, level, tile)?)
         }
-        OfDevice::Bands => json(&bands(trace, now.index(), device)?),
-        OfDevice::AllocationTile { axis, level, tile } => {
+        DeviceRequest::Bands => json(&bands(trace, now.index(), device)?),
+        DeviceRequest::AllocationTile { axis, level, tile } => {
             let (moments, timeline) =
                 (now.moments(device)?, now.timeline(device, TimelineBy::Category, axis)?);
             json(&allocation_tile(trace, now.index(), &moments, &timeline, level, tile)?)
         }
-        OfDevice::Hit { by, point } => {
+        DeviceRequest::Hit { by, point } => {
             let (moments, timeline) =
                 (now.moments(device)?, now.timeline(device, by.unwrap_or_default(), None)?);
             json(&match by {
@@ -132,40 +132,40 @@ fn of_device(now: &Version<'_>, device: Device, what: &OfDevice) -> Result<Vec<u
                 None => hit_allocation(trace, &timeline, &moments, point)?,
             })
         }
-        OfDevice::Icicle { by, frames, at } => {
+        DeviceRequest::Icicle { by, frames, at } => {
             json(&icicle(trace, now.index(), &*now.moments(device)?, by, frames, at)?)
         }
-        OfDevice::Sandwich { frames, at, ref function } => {
+        DeviceRequest::Sandwich { frames, at, ref function } => {
             let function = function.as_ref().map(|(name, file)| (name.as_str(), file.as_str()));
             json(&sandwich(trace, now.index(), &*now.moments(device)?, frames, at, function)?)
         }
-        OfDevice::Segments { at } => {
+        DeviceRequest::Segments { at } => {
             let (moments, heaps) = (now.moments(device)?, now.heaps(device)?);
             json(&segments(trace, now.index(), &moments, &heaps, at)?)
         }
-        OfDevice::SimulatedSegments { at, ref alloc_conf } => {
+        DeviceRequest::SimulatedSegments { at, ref alloc_conf } => {
             let moments = now.moments(device)?;
             json(&simulated_segments(trace, now.index(), &moments, device, alloc_conf, at)?)
         }
-        OfDevice::Fragmentation => json(&fragmentation_curve(trace, device)?),
-        OfDevice::Lifetimes { from, to, top } => {
+        DeviceRequest::Fragmentation => json(&fragmentation_curve(trace, device)?),
+        DeviceRequest::Lifetimes { from, to, top } => {
             let moments = now.moments(device)?;
             json(&lifetimes(trace, now.index(), &moments, from, to, top)?)
         }
-        OfDevice::Range { from, to, by, top } => {
+        DeviceRequest::Range { from, to, by, top } => {
             let (moments, top) = (now.moments(device)?, if top > 0 { top } else { usize::MAX });
             json(&range_changes(trace, now.index(), &moments, (from, to), by, top)?)
         }
-        OfDevice::Steps => json(&steps(trace, now.index().context(), Some(device))?),
-        OfDevice::Oom { top } => json(&oom(trace, Some(device), (top > 0).then_some(top))?),
-        OfDevice::SourceFiles { at } => {
+        DeviceRequest::Steps => json(&steps(trace, now.index().context(), Some(device))?),
+        DeviceRequest::Oom { top } => json(&oom(trace, Some(device), (top > 0).then_some(top))?),
+        DeviceRequest::SourceFiles { at } => {
             json(&source_files(trace, now.index(), &*now.moments(device)?, at)?)
         }
-        OfDevice::Source { at, ref file, reads_disk } => {
+        DeviceRequest::Source { at, ref file, reads_disk } => {
             json(&annotated_file(now, device, at, file, reads_disk)?)
         }
-        OfDevice::Advice => json(&advise(trace, Some(device))?),
-        OfDevice::Sweep => {
+        DeviceRequest::Advice => json(&advise(trace, Some(device))?),
+        DeviceRequest::Sweep => {
             let device = Some(device);
             let question =
                 SimulationQuestion { device, sweeps: true, ..SimulationQuestion::default() };
@@ -174,8 +174,11 @@ fn of_device(now: &Version<'_>, device: Device, what: &OfDevice) -> Result<Vec<u
     }
 }
 
-/// Which traces there are; `moments` where not any moment can be asked about.
-pub(crate) fn traces(shown: &Shown<'_>, moments: Option<Moments>) -> Result<Vec<u8>, Refusal> {
+/// The list of traces; a saved page has answers only for `moments`.
+pub(crate) fn traces(
+    shown: &ShownTraces<'_>,
+    moments: Option<Moments>,
+) -> Result<Vec<u8>, Refusal> {
     let now = all(shown);
     let numbered: Vec<_> = now.iter().enumerate().collect();
     let traces = on_all_processors(&numbered, |&(id, (trace, now))| TraceCard {
@@ -206,8 +209,8 @@ fn ranks_of(now: &[(&ShownTrace<'_>, Arc<Version<'_>>)]) -> Ranks {
     ranks(&recordings.collect::<Vec<_>>())
 }
 
-/// All traces, each with its summary computed.
-fn all<'s, 't>(shown: &'s Shown<'t>) -> Vec<(&'s ShownTrace<'t>, Arc<Version<'t>>)> {
+/// All traces, with their summaries computed.
+fn all<'s, 't>(shown: &'s ShownTraces<'t>) -> Vec<(&'s ShownTrace<'t>, Arc<Version<'t>>)> {
     let all: Vec<_> = shown.traces.iter().map(|trace| (trace, trace.now())).collect();
     on_all_processors(&all, |(_, now)| {
         now.summary();
@@ -216,6 +219,6 @@ fn all<'s, 't>(shown: &'s Shown<'t>) -> Vec<(&'s ShownTrace<'t>, Arc<Version<'t>
 }
 
 fn json(value: &impl Serialize) -> Result<Vec<u8>, Refusal> {
-    // Our values have text for keys and nothing that fails to be written.
+    // Answers always serialize: their keys are text.
     serde_json::to_vec(value).map_err(|_| Refusal::Bug)
 }

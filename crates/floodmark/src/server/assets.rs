@@ -1,8 +1,8 @@
-//! The page itself: built from `web/` and compiled into the program, so that it needs no other file.
+//! The files of the page: built from `web/`, and compiled into the program.
 
-/// What the browser loads first.
+/// The HTML document.
 pub(crate) const INDEX: &str = include_str!("../../page/index.html");
-/// All that runs in it.
+/// The JavaScript bundle.
 pub(crate) const SCRIPT: &str = include_str!("../../page/page.js");
-/// How it looks.
+/// The style sheet.
 pub(crate) const STYLE: &str = include_str!("../../page/page.css");

@@ -1,7 +1,7 @@
-//! The user's browser, and the way to it that shows no token.
+//! Opens the user's browser without showing the token.
 //!
-//! Every user of a machine can read the arguments of every process, and the address of a viewer is its password. So the
-//! browser is given a file that only the user can read, and the file leads to the address.
+//! Every user of a machine can read the arguments of every process, and the address of a viewer contains its token. So
+//! the browser opens a file that only the user can read, and that file redirects to the address.
 
 use std::fmt::Write as _;
 use std::fs::{OpenOptions, Permissions};
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// A file that leads to an address. It is removed with this value.
+/// A file that redirects to an address. Dropping this value removes it.
 #[derive(Debug)]
 pub(crate) struct Redirect {
     folder: TempDir,
@@ -38,7 +38,7 @@ impl Redirect {
         Ok(Self { folder })
     }
 
-    /// What a browser is given.
+    /// The URL of the file.
     fn url(&self) -> String {
         let path = self.folder.path().join(Self::NAME);
         let mut url = "file://".to_owned();
@@ -56,7 +56,7 @@ impl Redirect {
     }
 }
 
-/// The folder of the login session, where there is one: it is the user's alone and does not outlive the session.
+/// The folder of the login session if there is one: only the user can read it, and it ends with the session.
 fn private_folder() -> PathBuf {
     let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     session.filter(|folder| Path::is_dir(folder)).unwrap_or_else(std::env::temp_dir)
@@ -68,13 +68,13 @@ pub(crate) fn open_browser(program: &str, redirect: &Redirect) {
     let mut command = Command::new(program);
     command.arg(redirect.url()).stdin(quiet()).stdout(quiet()).stderr(quiet());
     if let Ok(mut child) = command.spawn() {
-        // Without a wait it would stay as a zombie.
+        // Reap the process.
         std::thread::spawn(move || child.wait());
     }
 }
 
-/// The program that opens addresses: what the user chose, or the desktop's. On a machine without a screen, nothing:
-/// a browser of text would take the terminal away.
+/// The program that opens addresses: `$BROWSER`, or the desktop's. `None` without a screen: a text browser would take
+/// over the terminal.
 pub(crate) fn browser() -> Option<String> {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let chosen = set("BROWSER").filter(|program| !program.contains([' ', ':', '%']));

@@ -1,12 +1,12 @@
-//! Answers that were given, in case they are asked for again: compressed, and no more than [`MOST_BYTES`] of them.
+//! A cache of compressed answers, limited to [`MOST_BYTES`].
 
 use axum::body::Bytes;
 use lru::LruCache;
 
-/// A page that is looked at for an hour asks for some thousand tiles of a few kilobytes each.
+/// An hour of use requests some thousand tiles of a few kilobytes each.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Answers by request and revision; the one that was not used for longest goes first.
+/// Answers by request and revision. Drops the least recently used one first.
 #[derive(Debug)]
 pub(crate) struct AnswerCache {
     answers: LruCache<String, Bytes>,
@@ -20,12 +20,12 @@ impl Default for AnswerCache {
 }
 
 impl AnswerCache {
-    /// The answer that was kept under a key.
+    /// The cached answer of a key.
     pub(crate) fn get(&mut self, key: &str) -> Option<Bytes> {
         self.answers.get(key).cloned()
     }
 
-    /// Keeps an answer, and drops others where there is no room.
+    /// Stores an answer, and drops others if there is no room.
     pub(crate) fn keep(&mut self, key: String, answer: Bytes) {
         self.bytes += key.len() + answer.len();
         let name_bytes = key.len();

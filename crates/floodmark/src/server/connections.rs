@@ -1,8 +1,7 @@
-//! Connections: how many there may be, and how long one may take to ask.
+//! Accepts connections, with limits on their number and on the time to send a request.
 //!
 //! Every program of this machine can connect, also one that does not have the token. A connection that has not shown
-//! the token is closed to make room for a new one, the oldest first, so connections that never ask anything do not
-//! keep the owner out.
+//! the token is closed to make room for a new one, the oldest first, so idle connections do not keep the owner out.
 
 use std::io;
 use std::sync::Arc;
@@ -16,12 +15,13 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-/// What connections may take.
+/// Limits on connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Connections at a time.
+    /// The most connections at a time.
     pub(crate) most: usize,
-    /// From the moment of the connection, or of the last answer, to the end of the next request's headers.
+    /// The longest time from the start of a connection, or from its last answer, to the end of the next request's
+    /// headers.
     pub(crate) header_timeout: Duration,
 }
 
@@ -32,14 +32,14 @@ impl Default for Limits {
     }
 }
 
-/// How long is waited when the system has no descriptor left for a connection.
-const REST: Duration = Duration::from_millis(50);
+/// The pause when the system has no descriptor left for a connection.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// What is known of a connection; the guard finds it in the extensions of each request.
+/// The state of a connection; the guard finds it in the extensions of each request.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Visitor(Arc<AtomicBool>);
+pub(crate) struct Connection(Arc<AtomicBool>);
 
-impl Visitor {
+impl Connection {
     /// Notes that a request on this connection had the token.
     pub(crate) fn has_shown_token(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -50,32 +50,33 @@ impl Visitor {
     }
 }
 
-/// Answers connections for ever.
+/// Serves connections; returns only on an error.
 pub(crate) async fn serve_connections(listener: TcpListener, router: Router, limits: Limits) -> ! {
-    let mut open: Vec<(Visitor, AbortHandle)> = Vec::new();
+    let mut open: Vec<(Connection, AbortHandle)> = Vec::new();
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
-            // The other side has gone already.
+            // The client has closed it already.
             Err(error) if is_about_one_connection(&error) => continue,
-            // No descriptor is left. One is soon.
+            // Probably no descriptor is left: wait for one.
             Err(_) => {
-                tokio::time::sleep(REST).await;
+                tokio::time::sleep(RETRY_DELAY).await;
                 continue;
             }
         };
         open.retain(|(_, task)| !task.is_finished());
         if open.len() >= limits.most {
-            let Some(oldest) = open.iter().position(|(visitor, _)| !visitor.is_owner()) else {
-                // All are the owner's: the new one is refused.
+            let Some(oldest) = open.iter().position(|(connection, _)| !connection.is_owner())
+            else {
+                // All are the owner's: refuse the new one.
                 continue;
             };
             open.remove(oldest).1.abort();
         }
-        let visitor = Visitor::default();
-        let router = router.clone().layer(Extension(visitor.clone()));
+        let connection = Connection::default();
+        let router = router.clone().layer(Extension(connection.clone()));
         let task = tokio::spawn(serve_one(stream, router, limits.header_timeout));
-        open.push((visitor, task.abort_handle()));
+        open.push((connection, task.abort_handle()));
     }
 }
 
@@ -83,7 +84,7 @@ async fn serve_one(stream: TcpStream, router: Router, header_timeout: Duration) 
     let service = TowerToHyperService::new(router);
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(header_timeout);
-    // A connection that breaks concerns its other side alone.
+    // Ignore an error of one connection.
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -106,12 +107,12 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(600);
+    const READ_TIMEOUT: Duration = Duration::from_secs(600);
 
-    /// Serves `/` for the owner and `/x` for everybody, on a thread that ends with the test's process.
+    /// Serves `/` for the owner and `/x` for all, on a thread that ends with the test's process.
     fn start(limits: Limits) -> SocketAddr {
         let owner = |request: Request<axum::body::Body>| async move {
-            request.extensions().get::<Visitor>().unwrap().has_shown_token();
+            request.extensions().get::<Connection>().unwrap().has_shown_token();
             "hello"
         };
         let router = Router::new().route("/", get(owner)).route("/x", get(|| async { "x" }));
@@ -129,11 +130,11 @@ mod tests {
 
     fn connect(address: SocketAddr) -> TcpStream {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
         stream
     }
 
-    fn ask(stream: &mut TcpStream, path: &str) -> String {
+    fn request(stream: &mut TcpStream, path: &str) -> String {
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let (mut answer, mut part) = (String::new(), [0; 1024]);
         // The body has as many bytes as the header says.
@@ -169,18 +170,18 @@ mod tests {
 
     #[test]
     fn the_oldest_without_a_token_makes_room() {
-        let address = start(Limits { most: 3, header_timeout: PATIENCE });
+        let address = start(Limits { most: 3, header_timeout: READ_TIMEOUT });
         let mut owner = connect(address);
-        assert!(ask(&mut owner, "/").ends_with("hello"));
+        assert!(request(&mut owner, "/").ends_with("hello"));
         let mut stranger = connect(address);
-        assert!(ask(&mut stranger, "/x").ends_with('x'));
+        assert!(request(&mut stranger, "/x").ends_with('x'));
         let (mut silent, mut newest) = (connect(address), connect(address));
         assert!(is_closed(&mut stranger), "the oldest stranger");
-        assert!(ask(&mut newest, "/").ends_with("hello"));
-        assert!(ask(&mut owner, "/").ends_with("hello"), "the owner's is kept");
+        assert!(request(&mut newest, "/").ends_with("hello"));
+        assert!(request(&mut owner, "/").ends_with("hello"), "the owner's is kept");
         let mut another = connect(address);
         assert!(is_closed(&mut silent), "the next stranger");
-        assert!(ask(&mut another, "/").ends_with("hello"));
+        assert!(request(&mut another, "/").ends_with("hello"));
         assert!(is_closed(&mut connect(address)), "all three are the owner's");
     }
 }

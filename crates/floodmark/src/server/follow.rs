@@ -1,8 +1,7 @@
-//! News of traces that grow, as Server-Sent Events: `grown` a few times a second at most, `ended` once
-//! all of them have.
+//! Sends the growth of traces as Server-Sent Events: `grown` a few times a second at most, `ended` once all have ended.
 //!
-//! A client gets the newest state, not every change: one that is slow misses numbers in between and
-//! nothing else, and one that comes back after a pause gets the current state.
+//! A client gets the newest state, not every change: a slow one skips states, and one that reconnects gets the current
+//! one.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,62 +14,62 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::Site;
+use super::Server;
 
-/// The time between two looks at the files.
-const REST: Duration = Duration::from_millis(250);
+/// How often to read the files.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// There is more of a trace.
+/// A trace has grown.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Grown {
-    /// Which, from 0.
+    /// Its number, from 0.
     pub(crate) trace: usize,
-    /// Its revision, as `traces` has it.
+    /// Its revision, as in `traces`.
     pub(crate) revision: u64,
-    /// How many events it has.
+    /// The number of its events.
     pub(crate) events: usize,
-    /// How long it is.
+    /// Its length.
     pub(crate) seconds: f64,
-    /// Whether its end was written: it grows no more.
+    /// Whether its end was written.
     pub(crate) is_finished: bool,
 }
 
-/// No trace grows any more.
+/// All traces have ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Ended {
-    /// How many there are.
+    /// The number of traces.
     pub(crate) traces: usize,
 }
 
-/// Looks at the files until the site is dropped. All together are read in a third of a core's time.
-pub(crate) fn watch_files(site: &Arc<Site>) {
-    let site = Arc::downgrade(site);
+/// Reads the files until the server is dropped, with at most a third of a core.
+pub(crate) fn watch_files(server: &Arc<Server>) {
+    let server = Arc::downgrade(server);
     std::thread::spawn(move || {
-        let mut rest = REST;
+        let mut pause = POLL_INTERVAL;
         loop {
-            std::thread::sleep(rest);
-            let Some(site) = site.upgrade() else { return };
+            std::thread::sleep(pause);
+            let Some(server) = server.upgrade() else { return };
             let began = Instant::now();
             let mut is_new = false;
-            for trace in &site.shown.traces {
+            for trace in &server.shown.traces {
                 is_new |= trace.refresh();
             }
             if is_new {
-                site.news.send_modify(|number| *number += 1);
+                server.news.send_modify(|number| *number += 1);
             }
-            rest = REST.max(began.elapsed() * 2);
+            pause = POLL_INTERVAL.max(began.elapsed() * 2);
         }
     });
 }
 
-/// The news, from now on, with how things stand at first.
-pub(crate) fn stream(site: Arc<Site>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+/// The stream of events: first the current state, then each change.
+pub(crate) fn stream(server: Arc<Server>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let client = Client {
-        news: site.news.subscribe(),
-        revisions: vec![0; site.shown.traces.len()],
+        news: server.news.subscribe(),
+        revisions: vec![0; server.shown.traces.len()],
         is_end_sent: false,
         waiting: VecDeque::new(),
-        site,
+        server,
     };
     let stream = futures_util::stream::unfold(client, |mut client| async move {
         let event = client.next().await?;
@@ -80,7 +79,7 @@ pub(crate) fn stream(site: Arc<Site>) -> Sse<impl Stream<Item = Result<Event, In
 }
 
 struct Client {
-    site: Arc<Site>,
+    server: Arc<Server>,
     news: watch::Receiver<u64>,
     /// The revision of each trace that was sent last.
     revisions: Vec<u64>,
@@ -97,14 +96,14 @@ impl Client {
             self.news.mark_unchanged();
             self.find_news();
             if self.waiting.is_empty() {
-                // It ends when the site does.
+                // The stream ends with the server.
                 self.news.changed().await.ok()?;
             }
         }
     }
 
     fn find_news(&mut self) {
-        let traces = &self.site.shown.traces;
+        let traces = &self.server.shown.traces;
         let mut have_ended = true;
         for (trace, (shown, sent)) in traces.iter().zip(&mut self.revisions).enumerate() {
             let now = shown.now();

@@ -1,9 +1,9 @@
-//! Who may ask, and what the browser may do with the answer.
+//! Checks each request, and restricts what the browser may do with the answer.
 //!
-//! - The first part of the path must be the token. It is made anew for each viewer, so that neither another user of
-//!   this machine nor a page of another site can guess an address.
-//! - `Host` must name this machine. A site that lets its own name lead to 127.0.0.1 (DNS rebinding) is refused.
-//! - Every response forbids the browser to run or load anything that does not come from here.
+//! - The first part of the path must be the token. Each viewer has a new one, so that neither another user of this
+//!   machine nor a page of another site can guess an address.
+//! - `Host` must name this machine. This refuses a site whose own name resolves to 127.0.0.1 (DNS rebinding).
+//! - Every response forbids the browser to run or load anything from another host.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::Site;
-use super::connections::Visitor;
+use super::Server;
+use super::connections::Connection;
 
-/// Nothing but what this server sends: no other host, no inline script, no frame around it.
+/// The content security policy: only this server's files, no inline script, no embedding in a frame.
 pub(crate) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
@@ -27,11 +27,11 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (header::REFERRER_POLICY, "no-referrer"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    // A trace has the names of a program and its sizes: a shared cache must not store them.
+    // A shared cache must not store the names in a trace.
     (header::CACHE_CONTROL, "private, no-cache"),
 ];
 
-/// 128 bits from the system, as text for a path.
+/// A new token: 128 random bits, as text for a path.
 pub(crate) fn new_token() -> Result<String, getrandom::Error> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes)?;
@@ -41,16 +41,20 @@ pub(crate) fn new_token() -> Result<String, getrandom::Error> {
     }))
 }
 
-/// Lets a request pass, or does not.
-pub(crate) async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
+/// Passes a request on, or refuses it.
+pub(crate) async fn guard(
+    State(server): State<Arc<Server>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let mut response = if !is_for_this_machine(request.headers()) {
         (StatusCode::FORBIDDEN, "this server accepts only requests to `localhost`\n")
             .into_response()
-    } else if !has_token(request.uri().path(), &site.token) {
+    } else if !has_token(request.uri().path(), &server.token) {
         StatusCode::NOT_FOUND.into_response()
     } else {
-        if let Some(visitor) = request.extensions().get::<Visitor>() {
-            visitor.has_shown_token();
+        if let Some(connection) = request.extensions().get::<Connection>() {
+            connection.has_shown_token();
         }
         next.run(request).await
     };
@@ -60,7 +64,7 @@ pub(crate) async fn guard(State(site): State<Arc<Site>>, request: Request, next:
     response
 }
 
-/// Whether `Host` is there once, and a name of loopback, with any port: a tunnel may end at another one.
+/// Whether there is one `Host`, and it names loopback. The port may differ: a tunnel may use another one.
 pub(crate) fn is_for_this_machine(headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
@@ -74,7 +78,7 @@ pub(crate) fn is_for_this_machine(headers: &HeaderMap) -> bool {
         && ["127.0.0.1", "localhost", "[::1]"].iter().any(|ours| name.eq_ignore_ascii_case(ours))
 }
 
-/// Compares in a time that does not depend on where the difference is.
+/// Compares in constant time.
 fn has_token(path: &str, token: &str) -> bool {
     let given = path.trim_start_matches('/').split('/').next().unwrap_or_default();
     let differs =

@@ -1,4 +1,4 @@
-//! Values that are computed when first needed, and then kept: a second request meanwhile waits for that one value alone.
+//! A map whose values are computed on first use. A second request for the same key waits for the value; others do not.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use floodmark_analysis::QuestionError;
 
-/// Values by key, or why there is none.
+/// Values by key, or the error that computing one returned.
 #[derive(Debug)]
 pub(crate) struct MadeOnce<K, V>(Mutex<HashMap<K, Slot<V>>>);
 
@@ -19,7 +19,7 @@ impl<K, V> Default for MadeOnce<K, V> {
 }
 
 impl<K: Eq + Hash, V> MadeOnce<K, V> {
-    /// The value of a key.
+    /// The value of a key; `make` computes it on first use.
     pub(crate) fn get(
         &self,
         key: K,

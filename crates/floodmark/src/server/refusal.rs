@@ -1,4 +1,4 @@
-//! Why a request has no answer: a status, a sentence, and where there is one a way out.
+//! Errors of requests: a status, a message, and a hint if there is one.
 
 use floodmark_analysis::{AnnotationError, DiffError, QuestionError, SimulationError};
 use floodmark_trace::Hint;
@@ -51,22 +51,22 @@ impl Hint for Refusal {
     }
 }
 
-/// The answer to the page.
+/// The error as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Problem {
-    /// What is wrong.
+    /// The message.
     pub(crate) error: String,
-    /// What to do about it.
+    /// What to do.
     pub(crate) hint: Option<&'static str>,
 }
 
 impl Refusal {
-    /// The answer to the page.
+    /// The error as JSON.
     pub(crate) fn problem(&self) -> Problem {
         Problem { error: self.to_string(), hint: self.hint() }
     }
 
-    /// The number of HTTP for it.
+    /// Its HTTP status.
     pub(crate) fn status(&self) -> u16 {
         match self {
             Self::NoSuchPath { .. } | Self::NoSuchTrace { .. } | Self::NotFollowed => 404,

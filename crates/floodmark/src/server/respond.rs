@@ -1,4 +1,4 @@
-//! From a request to a response: status, headers, body. What is in the body is decided elsewhere.
+//! Makes the response to a request: status, headers, compression, cache.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -12,16 +12,16 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 
-use super::ask::{Ask, Parameters, request};
+use super::api_request::{ApiRequest, Parameters, request_text};
 use super::refusal::Refusal;
-use super::{Site, answer, assets, follow as news};
+use super::{Server, answer, assets, follow as news};
 
-/// Fast rather than small: the way is short.
+/// Prefer speed: the data stays on this machine.
 const LEVEL: u32 = 3;
 
-/// The page's files are named beside it, so its address must end as a folder's.
-pub(crate) async fn to_folder(State(site): State<Arc<Site>>) -> Redirect {
-    Redirect::permanent(&format!("/{}/", site.token))
+/// Redirects to the address with a trailing slash: the page names its files relative to it.
+pub(crate) async fn to_folder(State(server): State<Arc<Server>>) -> Redirect {
+    Redirect::permanent(&format!("/{}/", server.token))
 }
 
 pub(crate) async fn index() -> Response {
@@ -40,37 +40,37 @@ fn file(text: &'static str, kind: &'static str) -> Response {
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
-pub(crate) async fn follow(State(site): State<Arc<Site>>) -> Response {
-    if site.shown.follows {
-        news::stream(site).into_response()
+pub(crate) async fn follow(State(server): State<Arc<Server>>) -> Response {
+    if server.shown.follows {
+        news::stream(server).into_response()
     } else {
         refused(&Refusal::NotFollowed)
     }
 }
 
-/// Answers a question, from the cache where it was asked before.
-pub(crate) async fn ask(
-    State(site): State<Arc<Site>>,
+/// Answers a request, from the cache if possible.
+pub(crate) async fn api_answer(
+    State(server): State<Arc<Server>>,
     Path((_, path)): Path<(String, String)>,
     Query(parameters): Query<Parameters>,
     headers: HeaderMap,
 ) -> Response {
-    let ask = match Ask::parse(&path, &parameters) {
-        Ok(ask) => ask,
+    let request = match ApiRequest::parse(&path, &parameters) {
+        Ok(request) => request,
         Err(refusal) => return refused(&refusal),
     };
-    let tag = match tag(&site, &ask) {
+    let tag = match tag(&server, &request) {
         Ok(tag) => tag,
         Err(refusal) => return refused(&refusal),
     };
     if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
         return (StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response();
     }
-    let key = format!("{tag} {}", request(&path, &parameters));
-    let kept = site.answers.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
+    let key = format!("{tag} {}", request_text(&path, &parameters));
+    let kept = server.answers.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
     let packed = match kept {
         Some(packed) => packed,
-        None => match compute(site, ask, key).await {
+        None => match compute(server, request, key).await {
             Ok(packed) => packed,
             Err(refusal) => return refused(&refusal),
         },
@@ -78,22 +78,22 @@ pub(crate) async fn ask(
     answered(packed, &tag, &headers)
 }
 
-/// Computes an answer where it delays no other request, and keeps it.
-async fn compute(site: Arc<Site>, ask: Ask, key: String) -> Result<Bytes, Refusal> {
+/// Computes an answer on another thread, and caches it.
+async fn compute(server: Arc<Server>, request: ApiRequest, key: String) -> Result<Bytes, Refusal> {
     let work = tokio::task::spawn_blocking(move || {
-        let json = answer::answer(&site.shown, &ask)?;
+        let json = answer::answer(&server.shown, &request)?;
         let packed = pack(&json).map_err(|_| Refusal::Bug)?;
-        site.answers.lock().unwrap_or_else(PoisonError::into_inner).keep(key, packed.clone());
+        server.answers.lock().unwrap_or_else(PoisonError::into_inner).keep(key, packed.clone());
         Ok(packed)
     });
-    // It panicked: that is our fault, and no reason to stop answering.
+    // A panic is an internal error of this one request.
     work.await.unwrap_or(Err(Refusal::Bug))
 }
 
-/// What changes when the answer may: the program, and the revisions of the traces that are asked.
-fn tag(site: &Site, ask: &Ask) -> Result<String, Refusal> {
-    let shown = &site.shown;
-    let asked = match ask.traces() {
+/// The entity tag: the version of floodmark, and the revisions of the traces of the request.
+fn tag(server: &Server, request: &ApiRequest) -> Result<String, Refusal> {
+    let shown = &server.shown;
+    let asked = match request.traces() {
         all if all.is_empty() => (0..shown.traces.len()).collect(),
         some => some,
     };
@@ -124,7 +124,7 @@ fn answered(packed: Bytes, tag: &str, headers: &HeaderMap) -> Response {
     response
 }
 
-/// `gzip, deflate, br`, but not `gzip;q=0`.
+/// Whether `Accept-Encoding` allows gzip: `gzip, deflate, br` does, `gzip;q=0` does not.
 fn takes_gzip(accepted: &str) -> bool {
     accepted.split(',').any(|coding| {
         let mut parts = coding.split(';').map(str::trim);

@@ -1,9 +1,8 @@
-//! A page that needs no server: the answers to what it asks first, as far as there is room.
+//! A page that needs no server: it contains answers to its most likely requests.
 //!
-//! A saved page consists of the answers of the server, each under the text of its request. Not everything fits:
-//! first comes what every view opens with, then enlargements of the pictures, level by level, then further times,
-//! then the cards of the largest allocations, each until its share of [`ROOM`] is used up. `traces` says which
-//! times it has.
+//! A saved page contains answers of the server, by the text of their requests. [`ROOM`] limits them: first the answers
+//! that every view opens with, then enlargements of the pictures, level by level, then further times, then the cards of
+//! the largest allocations, each up to its share. The answer `traces` lists the available times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -14,144 +13,144 @@ use floodmark_analysis::{At, TimelineBy};
 use floodmark_trace::{AllocationId, Device};
 
 use super::answer::{Moments, answer, traces};
-use super::ask::{Ask, Parameters};
+use super::api_request::{ApiRequest, Parameters};
 use super::refusal::Refusal;
 use super::saved_document::document;
 use super::saved_moments::moments;
-use super::shown::Shown;
+use super::shown::ShownTraces;
 use crate::plan::Plan;
 
-/// How much all answers may take, packed; as text it is a third more.
+/// The limit on all answers, compressed; as Base64 they are a third larger.
 const ROOM: usize = 5 << 20;
-/// Parts of [`ROOM`] in hundredths: up to where pictures, moments and cards may fill it.
+/// The percentage of [`ROOM`] up to which pictures, times and cards may fill it.
 const SHARES: [usize; 3] = [60, 85, 100];
-/// What a timeline is stacked by.
+/// The groupings of a timeline.
 const STACKED: [&str; 4] = ["category", "module", "phase", "line"];
-/// What a timeline is drawn along; along another axis than time there are fewer enlargements.
+/// The axes of a timeline; those other than time get fewer enlargements.
 const AXES: [&str; 3] = ["time", "events", "steps"];
-/// What a report can be by.
+/// The groupings of a report.
 const GROUPED: [&str; 8] =
     ["line", "module", "category", "tensor", "op", "phase", "stack", "segment"];
-/// How many rows reports of further moments have.
+/// The number of rows of reports at further times.
 const FEWER_ROWS: usize = 40;
-/// How many allocations of a device have a card, at most.
+/// The most allocations of a device with a card.
 const MOST_CARDS: usize = 2_000;
-/// How many source files of a device are there, at most.
+/// The most source files of a device.
 const MOST_SOURCES: usize = 20;
-/// How many traces are compared with each other.
+/// The most traces that are compared with each other.
 const MOST_COMPARED: usize = 4;
-/// Small rather than fast: it is written once, and sent around.
+/// Prefer size: users send the file to others.
 const LEVEL: u32 = 7;
 
-/// The page with answers about these traces, as one HTML document; where a device is named, about that one
-/// alone. `tell` hears how much of its room is used.
+/// The page with answers about these traces, or about one of their devices, as one HTML document. Calls `report` with
+/// the bytes used and the limit.
 pub(crate) fn save(
-    shown: &Shown<'_>,
+    shown: &ShownTraces<'_>,
     device: Option<Device>,
-    tell: impl Fn(usize, usize),
+    report: impl Fn(usize, usize),
 ) -> io::Result<String> {
-    let mut kept = Kept { shown, answers: BTreeMap::new(), used: 0, tell: &tell };
+    let mut saved = SavedAnswers { shown, answers: BTreeMap::new(), used: 0, report: &report };
     let mut subjects = subjects(shown);
     subjects.retain(|(_, found)| device.is_none_or(|device| device.canonical() == *found));
-    kept.keep("ranks");
-    kept.keep("ranks/lines");
-    kept.plans();
-    kept.compare();
+    saved.add("ranks");
+    saved.add("ranks/lines");
+    saved.plans();
+    saved.compare();
     for (trace, device) in &subjects {
         let of = format!("trace={trace}&device={device}");
-        kept.opening(&of);
+        saved.opening(&of);
         let end = shown.traces[*trace].now().trace.end().as_seconds();
-        kept.keep(&format!("lifetimes?{of}&from=0&to={end}"));
+        saved.add(&format!("lifetimes?{of}&from=0&to={end}"));
     }
-    kept.enlarge(&subjects);
-    let moments = kept.moments(&subjects);
-    kept.cards(&subjects);
+    saved.enlarge(&subjects);
+    let moments = saved.moments(&subjects);
+    saved.cards(&subjects);
     let first = traces(shown, Some(moments)).map_err(io::Error::other)?;
-    kept.answers.insert("api/traces".to_owned(), first);
-    kept.pack().map(|packed| document(&packed))
+    saved.answers.insert("api/traces".to_owned(), first);
+    saved.pack().map(|packed| document(&packed))
 }
 
 /// Every device of every trace.
-fn subjects(shown: &Shown<'_>) -> Vec<(usize, Device)> {
+fn subjects(shown: &ShownTraces<'_>) -> Vec<(usize, Device)> {
     let all = shown.traces.iter().enumerate();
     all.flat_map(|(at, trace)| trace.now().trace.devices().into_iter().map(move |one| (at, one)))
         .collect()
 }
 
-/// A picture over time that is enlarged.
+/// A picture over time, with its enlargements.
 struct Picture {
-    /// The request, but for its axis, device and tile.
+    /// The request, without its axis, device and tile.
     path: String,
     axis: &'static str,
-    /// How many levels it is behind the one that is looked at first.
+    /// How many levels later than the most used picture it is enlarged.
     behind: u32,
-    /// What its last level took.
+    /// The bytes of its last level.
     last: usize,
 }
 
-/// Answers that are kept.
-struct Kept<'s, 't> {
-    shown: &'s Shown<'t>,
+/// The answers of the page.
+struct SavedAnswers<'s, 't> {
+    shown: &'s ShownTraces<'t>,
     answers: BTreeMap<String, Vec<u8>>,
-    /// About how much they take, packed.
+    /// Their approximate size, compressed.
     used: usize,
-    tell: &'s dyn Fn(usize, usize),
+    report: &'s dyn Fn(usize, usize),
 }
 
-impl Kept<'_, '_> {
-    /// Keeps the answer to a request.
-    fn keep(&mut self, request: &str) {
-        self.keep_as(request, "");
+impl SavedAnswers<'_, '_> {
+    /// Adds the answer to a request.
+    fn add(&mut self, request: &str) {
+        self.add_as(request, "");
     }
 
-    /// Keeps the answer to a request that is more modest than the one under which it is found.
-    fn keep_as(&mut self, request: &str, more: &str) {
+    /// Adds the answer to a request with further parameters, stored under the request without them.
+    fn add_as(&mut self, request: &str, more: &str) {
         let name = format!("api/{request}");
         if self.answers.contains_key(&name) {
             return;
         }
-        let found = ask(self.shown, &format!("{request}{more}"));
-        // A question that has no answer has none in the saved page either, for the same reason.
+        let found = answer_text(self.shown, &format!("{request}{more}"));
+        // Store a refusal too: the saved page shows the same message.
         let json =
             found.or_else(|refusal| serde_json::to_vec(&refusal.problem()).map_err(|_| refusal));
         let Ok(json) = json else { return };
         self.used += packed_bytes(&json);
         self.answers.insert(name, json);
-        (self.tell)(self.used.min(ROOM), ROOM);
+        (self.report)(self.used.min(ROOM), ROOM);
     }
 
     fn has_room(&self, share: usize) -> bool {
         self.used < ROOM / 100 * SHARES[share]
     }
 
-    /// What the views open with.
+    /// Adds the answers that the views open with.
     fn opening(&mut self, of: &str) {
         for axis in AXES {
             for by in STACKED {
-                self.keep(&format!("timeline?{of}&by={by}&axis={axis}"));
-                self.keep(&format!("timeline/tile?{of}&by={by}&axis={axis}&level=0&tile=0"));
+                self.add(&format!("timeline?{of}&by={by}&axis={axis}"));
+                self.add(&format!("timeline/tile?{of}&by={by}&axis={axis}&level=0&tile=0"));
             }
-            self.keep(&format!("allocations/tile?{of}&axis={axis}&level=0&tile=0"));
+            self.add(&format!("allocations/tile?{of}&axis={axis}&level=0&tile=0"));
         }
-        self.keep(&format!("bands?{of}"));
+        self.add(&format!("bands?{of}"));
         for at in ["peak", "oom", "end"] {
             for by in GROUPED {
-                self.keep(&format!("report?{of}&by={by}&at={at}"));
+                self.add(&format!("report?{of}&by={by}&at={at}"));
             }
             self.pictures(of, at);
         }
         for path in ["steps", "oom", "advice", "sweep", "fragmentation"] {
-            self.keep(&format!("{path}?{of}"));
+            self.add(&format!("{path}?{of}"));
         }
         self.best_setting(of);
         self.sources(of);
     }
 
-    /// The source files with most bytes at the peak, with the text of those that the trace has a copy of: a page that
-    /// is sent around has nothing that the trace does not have.
+    /// Adds the source files with the most bytes at the peak. Includes only texts stored in the trace: a page that is
+    /// sent to others must not contain further files.
     fn sources(&mut self, of: &str) {
         for at in ["peak", "oom", "end"] {
-            self.keep(&format!("source/files?{of}&at={at}"));
+            self.add(&format!("source/files?{of}&at={at}"));
         }
         let Some(found) = self.answers.get(&format!("api/source/files?{of}&at=peak")) else {
             return;
@@ -160,30 +159,30 @@ impl Kept<'_, '_> {
         let files = found["files"].as_array().cloned().unwrap_or_default();
         let own = files.iter().filter(|file| file["is_library"] == false);
         for file in own.filter_map(|file| file["file"].as_str()).take(MOST_SOURCES) {
-            self.keep_as(&format!("source?{of}&at=peak&file={file}"), "&disk=false");
+            self.add_as(&format!("source?{of}&at=peak&file={file}"), "&disk=false");
         }
     }
 
-    /// The segments at the peak under the best of the settings that were tried.
+    /// Adds the segments at the peak, simulated with the best of the tried settings.
     fn best_setting(&mut self, of: &str) {
         let Some(sweep) = self.answers.get(&format!("api/sweep?{of}")) else { return };
         let sweep: serde_json::Value = serde_json::from_slice(sweep).unwrap_or_default();
         let best = sweep["best"].as_u64().and_then(|at| usize::try_from(at).ok());
         let Some(run) = best.and_then(|at| sweep["runs"].get(at)) else { return };
         let conf = run["alloc_conf"].as_str().unwrap_or_default();
-        self.keep(&format!("segments/simulated?{of}&at=peak&conf={conf}"));
+        self.add(&format!("segments/simulated?{of}&at=peak&conf={conf}"));
     }
 
-    /// The plans of traces that have one.
+    /// Adds the plans of traces that have one.
     fn plans(&mut self) {
         for (trace, shown) in self.shown.traces.iter().enumerate() {
             if Plan::stored_in(&shown.now().trace).is_some() {
-                self.keep(&format!("plan?trace={trace}"));
+                self.add(&format!("plan?trace={trace}"));
             }
         }
     }
 
-    /// The first traces with each other, as far as there are several.
+    /// Adds comparisons of the first traces, if there are several.
     fn compare(&mut self) {
         let count = self.shown.traces.len().min(MOST_COMPARED);
         let pairs =
@@ -194,15 +193,15 @@ impl Kept<'_, '_> {
             let of =
                 format!("a={a}&b={b}&device_a={device_a}&device_b={device_b}&at_a=peak&at_b=peak");
             for by in ["line", "module", "category", "op", "phase", "tensor", "stack"] {
-                self.keep_as(&format!("diff?{of}&by={by}"), "&top=100");
+                self.add_as(&format!("diff?{of}&by={by}"), "&top=100");
             }
-            self.keep(&format!("diff/curves?{of}"));
-            self.keep(&format!("diff/tree?{of}&by=stack"));
-            self.keep(&format!("diff/tree?{of}&by=module"));
+            self.add(&format!("diff/curves?{of}"));
+            self.add(&format!("diff/tree?{of}&by=stack"));
+            self.add(&format!("diff/tree?{of}&by=module"));
         }
     }
 
-    /// The pictures, ever larger, those that are looked at first ahead. A level of a picture is there as a whole or not
+    /// Adds enlargements of the pictures, the most used pictures first. Adds each level of a picture as a whole or not
     /// at all.
     fn enlarge(&mut self, subjects: &[(usize, Device)]) {
         let mut pictures: Vec<Picture> = Vec::new();
@@ -238,7 +237,7 @@ impl Kept<'_, '_> {
         }
     }
 
-    /// Whether there was something to enlarge.
+    /// Returns whether there was something to enlarge.
     fn enlarge_to(&mut self, subjects: &[(usize, Device)], picture: &Picture, level: u32) -> bool {
         let mut has_more = false;
         for &(trace, device) in subjects {
@@ -249,7 +248,7 @@ impl Kept<'_, '_> {
             for tile in 0_u64..1 << level {
                 let Picture { path, axis, .. } = picture;
                 let of = format!("trace={trace}&device={device}&level={level}&tile={tile}");
-                self.keep(&format!("{path}axis={axis}&{of}"));
+                self.add(&format!("{path}axis={axis}&{of}"));
             }
         }
         has_more
@@ -261,7 +260,7 @@ impl Kept<'_, '_> {
         deepest.map_or(0, |index| index.timeline().deepest_level)
     }
 
-    /// Further moments, each in turn for every device.
+    /// Adds further times, each in turn for every device.
     fn moments(&mut self, subjects: &[(usize, Device)]) -> Moments {
         let all: Vec<Vec<f64>> = subjects
             .iter()
@@ -271,7 +270,7 @@ impl Kept<'_, '_> {
         for turn in 0..all.iter().map(Vec::len).max().unwrap_or(0) {
             for (&(trace, device), found) in subjects.iter().zip(&all) {
                 let Some(at) = found.get(turn) else { continue };
-                // The first, the peak, is always there.
+                // Always add the first one, the peak.
                 if turn > 0 && !self.has_room(1) {
                     continue;
                 }
@@ -288,31 +287,31 @@ impl Kept<'_, '_> {
     fn moment(&mut self, of: &str, at: f64) {
         for by in GROUPED {
             let fewer = format!("&top={FEWER_ROWS}");
-            self.keep_as(&format!("report?{of}&by={by}&at={at}"), &fewer);
+            self.add_as(&format!("report?{of}&by={by}&at={at}"), &fewer);
         }
         self.pictures(of, &at.to_string());
     }
 
-    /// What is drawn of a moment.
+    /// Adds the pictures at a time.
     fn pictures(&mut self, of: &str, at: &str) {
-        self.keep(&format!("icicle?{of}&by=stack&at={at}"));
-        self.keep(&format!("icicle?{of}&by=module&at={at}"));
-        self.keep(&format!("segments?{of}&at={at}"));
+        self.add(&format!("icicle?{of}&by=stack&at={at}"));
+        self.add(&format!("icicle?{of}&by=module&at={at}"));
+        self.add(&format!("segments?{of}&at={at}"));
     }
 
-    /// The cards of the largest allocations.
+    /// Adds the cards of the largest allocations.
     fn cards(&mut self, subjects: &[(usize, Device)]) {
         for &(trace, device) in subjects {
             for id in largest(self.shown, trace, device) {
                 if !self.has_room(2) {
                     return;
                 }
-                self.keep(&format!("allocation?trace={trace}&id={}", id.0));
+                self.add(&format!("allocation?trace={trace}&id={}", id.0));
             }
         }
     }
 
-    /// All of it as one JSON object, packed.
+    /// All answers as one JSON object, compressed.
     fn pack(&self) -> io::Result<Vec<u8>> {
         let mut out = GzEncoder::new(Vec::new(), Compression::new(LEVEL));
         for (at, (request, answer)) in self.answers.iter().enumerate() {
@@ -326,13 +325,13 @@ impl Kept<'_, '_> {
     }
 }
 
-/// Answers a request in its own words, as the server would.
-fn ask(shown: &Shown<'_>, request: &str) -> Result<Vec<u8>, Refusal> {
+/// Answers the text of a request, as the server does.
+fn answer_text(shown: &ShownTraces<'_>, request: &str) -> Result<Vec<u8>, Refusal> {
     let (path, query) = request.split_once('?').unwrap_or((request, ""));
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let parameters: Parameters =
         pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    answer(shown, &Ask::parse(path, &parameters)?)
+    answer(shown, &ApiRequest::parse(path, &parameters)?)
 }
 
 fn packed_bytes(json: &[u8]) -> usize {
@@ -340,7 +339,7 @@ fn packed_bytes(json: &[u8]) -> usize {
     out.write_all(json).and_then(|()| out.finish()).map_or(json.len(), |packed| packed.len())
 }
 
-fn largest(shown: &Shown<'_>, trace: usize, device: Device) -> BTreeSet<AllocationId> {
+fn largest(shown: &ShownTraces<'_>, trace: usize, device: Device) -> BTreeSet<AllocationId> {
     let now = shown.traces[trace].now();
     let all = (0_u32..).map(AllocationId).zip(&now.trace.allocations);
     let mut sized: Vec<_> = all

@@ -1,8 +1,7 @@
-//! One HTML file that needs no other: script and style inside it, answers packed beside them.
+//! The HTML file of a saved page: script, style and compressed answers in one document.
 //!
-//! The answers are gzip in Base64 (RFC 4648), in a script element of a type that no browser runs: whatever a trace calls its
-//! files, no letter of it stands in the document. The policy allows this one script and this one style, by their
-//! hashes, and no request at all.
+//! The answers are gzip in Base64 (RFC 4648), in a script element of a type that no browser runs. So no name in a trace
+//! can become part of the HTML. The policy allows this script and this style, by their hashes, and no request.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,10 +9,10 @@ use sha2::{Digest, Sha256};
 
 use super::assets;
 
-/// The element in which the page looks for answers.
+/// The id of the element with the answers.
 const ELEMENT: &str = "floodmark-answers";
 
-/// The document: `packed` are the answers, by request, as gzip of JSON.
+/// The document. `packed` is the gzip of the JSON object with the answers by request.
 pub(crate) fn document(packed: &[u8]) -> String {
     let script = assets::SCRIPT.replace("</script", "<\\/script").replace("<!--", "<\\!--");
     let style = assets::STYLE.replace("</style", "<\\/style");
@@ -35,18 +34,18 @@ pub(crate) fn document(packed: &[u8]) -> String {
         "<style>{style}</style>\n\
          <script type=\"text/plain\" id=\"{ELEMENT}\" data-encoding=\"gzip+base64\">{answers}</script>\n"
     );
-    // The policy counts from where it stands, so it comes before all that it is about.
+    // A policy applies to what follows it, so it comes first.
     let page = before(&page, "<meta", &format!("{meta}\n"));
     let page = before(&page, "</head>", &parts);
     before(&page, "</body>", &format!("<script type=\"module\">{script}</script>\n"))
 }
 
-/// The source that a policy knows an inline element by.
+/// The source expression of an inline element in a policy.
 fn hash(text: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
 
-/// The page without the one element that names a file.
+/// The page without the element that loads a file.
 fn without(page: &str, from: &str, to: &str, file: &str) -> String {
     let found = page.find(file).and_then(|at| {
         let start = page[..at].rfind(from)?;
@@ -56,7 +55,7 @@ fn without(page: &str, from: &str, to: &str, file: &str) -> String {
     found.unwrap_or_else(|| page.to_owned())
 }
 
-/// The page with something before the first place where `what` stands.
+/// Inserts `put` before the first `what` in the page.
 fn before(page: &str, what: &str, put: &str) -> String {
     page.replacen(what, &format!("{put}{what}"), 1)
 }

@@ -1,13 +1,13 @@
-//! Which moments of a device a saved page has: those that are asked about most, then ever more in between.
+//! The times of a device for which a saved page has answers: the most used ones first, then a grid that becomes finer.
 
 use floodmark_analysis::{At, moment, steps};
 use floodmark_trace::Device;
 
 use super::shown::Version;
 
-/// How many there are at most.
+/// The most times.
 const MOST: usize = 60;
-/// How many of them belong to steps.
+/// The most times that belong to steps.
 const MOST_OF_STEPS: usize = 32;
 
 /// Seconds since the recording began, the most important first: the peak, a failed request, the end, peaks and ends of
@@ -24,7 +24,7 @@ pub(crate) fn moments(now: &Version<'_>, device: Device) -> Vec<f64> {
     found.extend(grid().map(|share| share * end));
     let mut kept: Vec<f64> = Vec::new();
     for at in found {
-        // Times are in microseconds; a longer number would only be another name of the same time.
+        // Round to microseconds, the resolution of a trace.
         let at = ((at * 1e6).round() / 1e6).min(end);
         if kept.len() < MOST && !kept.contains(&at) {
             kept.push(at);
@@ -41,7 +41,7 @@ fn spread(all: &[f64], most: usize) -> Vec<f64> {
     (0..most).map(|at| all[(at + 1) * all.len() / most - 1]).collect()
 }
 
-/// 1/2, 1/4, 3/4, 1/8, 3/8, …: any beginning of it is about even.
+/// 1/2, 1/4, 3/4, 1/8, 3/8, …: the first N are about evenly spread, for any N.
 fn grid() -> impl Iterator<Item = f64> {
     (1_u32..=6).flat_map(|level| {
         let parts = 1_u32 << level;

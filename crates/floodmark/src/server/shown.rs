@@ -1,4 +1,4 @@
-//! The traces that are shown: the files of the command line and no other, each in its newest state.
+//! The shown traces: the files of the command line, each in its newest state.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::in_parallel::on_all_processors;
 use crate::text::failure::{Context, Result};
 use crate::traces::trace_paths::ranks;
 
-/// A trace as it was when it was last read, with what many answers need of it, each made when it is first needed.
+/// A state of a trace, with values that several answers need, computed on first use.
 #[derive(Debug)]
 pub(crate) struct Version<'t> {
     pub(crate) revision: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Version<'t> {
     timelines: MadeOnce<(Device, TimelineBy, Option<AxisBy>), TimelineIndex>,
 }
 
-/// A trace of a file, or one that somebody else has in memory.
+/// A trace read from a file, or borrowed from the caller.
 #[derive(Debug)]
 pub(crate) enum Held<'t> {
     Ours(Arc<Trace>),
@@ -65,27 +65,27 @@ impl<'t> Version<'t> {
         self.index.get_or_init(|| TraceIndex::new(&self.trace))
     }
 
-    /// The whole in a few numbers.
+    /// The summary of the trace.
     pub(crate) fn summary(&self) -> &Summary {
         self.summary.get_or_init(|| summary(&self.trace))
     }
 
-    /// The device that is meant by a question about a moment.
+    /// The device of a question about a moment: the named one, or the default.
     pub(crate) fn device(&self, named: Option<Device>, at: At) -> Result<Device, QuestionError> {
         named.map_or_else(|| default_device(&self.trace, at), |device| Ok(device.canonical()))
     }
 
-    /// From which any moment of a device is near.
+    /// The index of the moments of a device.
     pub(crate) fn moments(&self, device: Device) -> Result<Arc<MomentIndex>, QuestionError> {
         self.moments.get(device, || MomentIndex::new(&self.trace, device))
     }
 
-    /// From which the address space of a device at any moment is near.
+    /// The index of the address space of a device over time.
     pub(crate) fn heaps(&self, device: Device) -> Result<Arc<SegmentsIndex>, QuestionError> {
         self.heaps.get(device, || SegmentsIndex::new(&self.trace, device))
     }
 
-    /// The picture over time of a device, stacked in one way.
+    /// The timeline of a device in one grouping.
     pub(crate) fn timeline(
         &self,
         device: Device,
@@ -97,14 +97,14 @@ impl<'t> Version<'t> {
     }
 }
 
-/// One of the traces that are shown.
+/// A shown trace.
 #[derive(Debug)]
 pub(crate) struct ShownTrace<'t> {
-    /// How it is called on the page.
+    /// Its name on the page.
     pub(crate) name: String,
-    /// Its rank, where that is known.
+    /// Its rank, if known.
     pub(crate) rank: Option<u32>,
-    /// The file, where it is one.
+    /// The file; `None` for a trace in memory.
     following: Option<Mutex<Following>>,
     now: RwLock<Arc<Version<'t>>>,
 }
@@ -112,11 +112,11 @@ pub(crate) struct ShownTrace<'t> {
 impl<'t> ShownTrace<'t> {
     /// Its newest state.
     pub(crate) fn now(&self) -> Arc<Version<'t>> {
-        // No code panics while it has the lock: what is behind it is always whole.
+        // No code panics with the lock held, so the value is valid.
         Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Looks whether it grew. What cannot be read now may be readable later.
+    /// Reads what is new; returns whether the trace grew. Ignores errors: a file may become readable later.
     pub(crate) fn refresh(&self) -> bool {
         let Some(following) = &self.following else { return false };
         let mut following = following.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,16 +132,16 @@ fn newest(following: &Following) -> Arc<Version<'static>> {
     Version::new(following.revision(), Held::Ours(Arc::clone(following.trace())))
 }
 
-/// The traces that are shown.
+/// The shown traces.
 #[derive(Debug)]
-pub(crate) struct Shown<'t> {
+pub(crate) struct ShownTraces<'t> {
     pub(crate) traces: Vec<ShownTrace<'t>>,
-    /// Whether they are looked at again and again.
+    /// Whether the server follows them.
     pub(crate) follows: bool,
 }
 
-impl<'t> Shown<'t> {
-    /// One trace, as it is in memory.
+impl<'t> ShownTraces<'t> {
+    /// A trace in memory.
     pub(crate) fn from_trace(trace: &'t Trace) -> Self {
         let words = trace.header.command.iter().map(PathBuf::from);
         let program = words.filter(|word| word.extension().is_some_and(|ending| ending == "py"));
@@ -152,14 +152,14 @@ impl<'t> Shown<'t> {
         Self { traces: vec![shown], follows: false }
     }
 
-    /// One of them.
+    /// The trace with this number.
     pub(crate) fn trace(&self, number: usize) -> Result<&ShownTrace<'t>, Refusal> {
         let count = self.traces.len();
         self.traces.get(number).ok_or(Refusal::NoSuchTrace { number, count })
     }
 }
 
-impl Shown<'static> {
+impl ShownTraces<'static> {
     /// Opens files, and all files of folders.
     pub(crate) fn open(paths: &[PathBuf], follows: bool) -> Result<Self> {
         let mut files = Vec::new();
@@ -185,7 +185,7 @@ impl Shown<'static> {
     }
 }
 
-/// The names of files, without their folders where that is clear.
+/// The names of files, without their folders if they differ without them.
 fn names(files: &[(Option<u32>, PathBuf)]) -> Vec<String> {
     let short = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
     let all: Vec<Option<String>> = files.iter().map(|(_, path)| short(path)).collect();

@@ -1,7 +1,7 @@
 //! A source file with the bytes beside its lines, for the page.
 //!
-//! The server reads a file of this machine only where a frame of the trace names it, where it is a Python file, and
-//! where the trace has no copy of it.
+//! The server reads a file of this machine only if a frame of the trace names it, it is a Python file, and the trace
+//! has no copy.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use super::shown::Version;
 pub(crate) struct AnnotatedFile {
     /// The bytes of the lines.
     pub(crate) annotation: Annotation,
-    /// The text of the file; null where there is none.
+    /// The text of the file; null if there is none.
     pub(crate) text: Option<String>,
     /// Whether the text is the copy in the trace.
     pub(crate) is_stored: bool,

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 
 use super::guard::POLICY;
-use super::{Shown, Site, router, save};
+use super::{Server, ShownTraces, router, save};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -33,9 +33,9 @@ const FAILED: &str = "
     alloc w cuda:0 16MiB on S+0MiB at train.py:1
     oom cuda:0 64MiB at train.py:2";
 
-/// A viewer of recordings, and the folder that they lie in.
+/// A server, and the folder of its recordings.
 struct Viewer {
-    site: std::sync::Arc<Site>,
+    server: std::sync::Arc<Server>,
     _folder: TempDir,
 }
 
@@ -47,14 +47,14 @@ impl Viewer {
         for (path, script) in paths.iter().zip(scripts) {
             std::fs::write(path, script::file(script)).unwrap();
         }
-        let shown = Shown::open(&paths, false).unwrap();
-        Self { site: Site::new(shown, TOKEN.to_owned()), _folder: folder }
+        let shown = ShownTraces::open(&paths, false).unwrap();
+        Self { server: Server::new(shown, TOKEN.to_owned()), _folder: folder }
     }
 
     fn send(&self, request: Request<Body>) -> (Response<()>, Vec<u8>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let response = router(self.site.clone()).oneshot(request).await.unwrap();
+            let response = router(self.server.clone()).oneshot(request).await.unwrap();
             let (parts, body) = response.into_parts();
             (Response::from_parts(parts, ()), to_bytes(body, usize::MAX).await.unwrap().to_vec())
         })
@@ -64,7 +64,7 @@ impl Viewer {
         self.send(get(path).body(Body::empty()).unwrap())
     }
 
-    /// An answer that must be there.
+    /// The answer to a request that must succeed.
     fn answer(&self, request: &str) -> Value {
         let (response, body) = self.get(&format!("/{TOKEN}/api/{request}"));
         assert_eq!(response.status(), StatusCode::OK, "{}", String::from_utf8_lossy(&body));
@@ -150,7 +150,7 @@ fn a_failed_allocation_is_explained_as_in_the_terminal() {
     assert!(found["why"].as_str().unwrap().starts_with("capacity. "), "{found}");
     assert_eq!(found["at"]["request"]["bytes"], 64 << 20);
     assert_eq!(found["lines"][0]["file"], "train.py");
-    let (answers, _) = opened(&save(&viewer.site.shown, None, |_, _| {}).unwrap());
+    let (answers, _) = opened(&save(&viewer.server.shown, None, |_, _| {}).unwrap());
     assert_eq!(answers["api/oom?trace=1&device=cuda:0"], found);
     let (status, error) = viewer.refusal("oom?trace=0");
     assert_eq!((status, error.as_str()), (422, "no allocation failed in this trace"));
@@ -248,7 +248,7 @@ fn nothing_can_be_changed() {
     }
 }
 
-/// JSON of the right type and `nosniff`: no browser takes it for HTML, and the name is there unchanged.
+/// JSON with its content type and `nosniff`: browsers do not treat it as HTML, and the name is unchanged.
 #[test]
 fn a_hostile_name_stays_a_text() {
     let name = "</script><img/src=x/onerror=alert(1)>.py";
@@ -280,7 +280,7 @@ fn what_did_not_change_is_not_sent_again() {
     assert_eq!((response.status(), body.len()), (StatusCode::NOT_MODIFIED, 0));
 }
 
-/// The answers in a saved page, and what is left of it without them.
+/// The answers in a saved page, and the page without them.
 fn opened(page: &str) -> (serde_json::Map<String, Value>, String) {
     use base64::Engine;
     let (before, rest) = page.split_once("data-encoding=\"gzip+base64\">").unwrap();
@@ -321,7 +321,7 @@ fn source_is_read_where_a_frame_of_the_trace_names_it_alone() {
 #[test]
 fn a_saved_page_has_the_answers_of_the_server() {
     let viewer = Viewer::open(&[STEPS, STEPS]);
-    let (answers, _) = opened(&save(&viewer.site.shown, None, |_, _| {}).unwrap());
+    let (answers, _) = opened(&save(&viewer.server.shown, None, |_, _| {}).unwrap());
     let moments = &answers["api/traces"]["moments"]["1"]["cuda:0"];
     let peak = viewer.answer("timeline?by=line")["peak"]["seconds"].as_f64().unwrap();
     assert!(moments.as_array().unwrap().contains(&peak.into()), "{moments}");
@@ -357,10 +357,13 @@ fn a_saved_page_has_the_answers_of_the_server() {
 fn no_letter_of_a_hostile_name_stands_in_a_saved_page() {
     let name = "</script><script>alert(1)</script><!--.py";
     let viewer = Viewer::open(&[&format!("alloc a cuda:0 1MiB at {name}:1")]);
-    let page = save(&viewer.site.shown, None, |_, _| {}).unwrap();
+    let page = save(&viewer.server.shown, None, |_, _| {}).unwrap();
     let (answers, rest) = opened(&page);
     assert!(!page.contains("alert(1)"));
-    assert_eq!(rest, opened(&save(&Viewer::open(&[STEPS]).site.shown, None, |_, _| {}).unwrap()).1);
+    assert_eq!(
+        rest,
+        opened(&save(&Viewer::open(&[STEPS]).server.shown, None, |_, _| {}).unwrap()).1
+    );
     let report = &answers["api/report?trace=0&device=cuda:0&by=line&at=peak"];
     assert_eq!(report["rows"][0]["file"], name);
 }
@@ -382,11 +385,11 @@ async fn event(stream: &mut axum::body::BodyDataStream) -> (String, Value) {
 fn a_page_hears_of_a_trace_that_grows() {
     let mut program = Program::start();
     program.flush(4);
-    let site = Site::new(Shown::open(&[program.path()], true).unwrap(), TOKEN.to_owned());
+    let server = Server::new(ShownTraces::open(&[program.path()], true).unwrap(), TOKEN.to_owned());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let request = get(&format!("/{TOKEN}/api/follow")).body(Body::empty()).unwrap();
-        let response = router(site.clone()).oneshot(request).await.unwrap();
+        let response = router(server.clone()).oneshot(request).await.unwrap();
         assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
         let mut stream = response.into_body().into_data_stream();
         let (name, first) = event(&mut stream).await;

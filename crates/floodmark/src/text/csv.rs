@@ -1,7 +1,7 @@
-//! An answer as comma-separated values (RFC 4180): numbers are plain, what is absent is empty.
+//! An answer as comma-separated values (RFC 4180): numbers without units, missing values empty.
 //!
-//! For another program names are exact. On a terminal nothing of a name is obeyed, neither by the terminal nor by a
-//! spreadsheet into which the text is copied.
+//! Other programs get exact names. On a terminal, control characters are escaped, and so are cells that a spreadsheet
+//! would evaluate as formulas.
 
 use std::io::IsTerminal;
 
@@ -9,7 +9,7 @@ use floodmark_analysis::{By, Detail, Diff, DiffDetail, Frame, Report, Row};
 use floodmark_export::{csv_writer, guarded_cell};
 use floodmark_text::terminal_safe::safe_text;
 
-/// The reader of the text.
+/// What reads the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
     Program,
@@ -17,7 +17,7 @@ pub(crate) enum Reader {
 }
 
 impl Reader {
-    /// The reader of stdout.
+    /// What reads stdout.
     pub(crate) fn of_stdout() -> Self {
         if std::io::stdout().is_terminal() { Self::Terminal } else { Self::Program }
     }
@@ -25,13 +25,13 @@ impl Reader {
     fn cell(self, cell: &str) -> String {
         match self {
             Self::Program => cell.to_owned(),
-            // The apostrophe first: a tab at the beginning is shown as a sign.
+            // Guard the cell first: escaping replaces a tab at its beginning.
             Self::Terminal => safe_text(&guarded_cell(cell)).into_owned(),
         }
     }
 }
 
-/// A header, then one line per row.
+/// A report: a header, then one line per row.
 pub(crate) fn render(report: &Report, reader: Reader) -> String {
     let mut header = vec!["bytes", "cumulative", "count", "median", "location"];
     header.extend(titles(report.by));
@@ -44,7 +44,7 @@ pub(crate) fn render(report: &Report, reader: Reader) -> String {
     text
 }
 
-/// The same of a diff.
+/// A diff: a header, then one line per row.
 pub(crate) fn render_diff(diff: &Diff, reader: Reader) -> String {
     let mut header = vec!["change", "a", "b", "count_a", "count_b", "location"];
     header.extend(match diff.by {
@@ -120,7 +120,7 @@ fn titles(by: By) -> &'static [&'static str] {
     }
 }
 
-/// One value per title.
+/// The values of a row, one per column.
 fn values(row: &Row) -> Vec<String> {
     match &row.detail {
         Detail::Line { file, line, function, module, backward } => {

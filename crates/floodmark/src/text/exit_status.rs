@@ -1,12 +1,12 @@
 //! The exit status of the program.
 
-/// How a command ended.
+/// The exit status of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitStatus {
-    /// It did what it was asked.
+    /// The command succeeded.
     Done = 0,
-    /// The input or the question was wrong, or a limit that the user set is passed.
+    /// The input or the question is invalid, or a limit of the user is exceeded.
     Wrong = 1,
     /// An internal error: a bug of floodmark.
     Failed = 2,

@@ -1,4 +1,4 @@
-//! What went wrong, as the user sees it: what failed, why, what to do.
+//! Errors as the user sees them: what failed, why, what to do.
 
 use std::error::Error;
 use std::fmt::{Display, Write};
@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use floodmark_text::terminal_safe::safe_lines;
 use floodmark_trace::{Device, Hint};
 
-/// What can be wrong with a command line beyond its grammar.
+/// Errors of a command beyond those that clap reports.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Problem {
@@ -19,7 +19,7 @@ pub(crate) enum Problem {
     ModuleNotText,
     #[error("the folder has no trace (`*.flood`)")]
     NoTraces,
-    #[error("no trace is named, and this folder has none (`*.flood`)")]
+    #[error("no trace is given, and this folder has none (`*.flood`)")]
     NoTraceHere,
     #[error("the folder has no rank {rank}; it has {present}")]
     NoSuchRank { rank: u32, present: String },
@@ -49,7 +49,7 @@ pub(crate) enum Problem {
     VariedTwice { name: String },
     #[error("the program failed with {values}{}", .tail)]
     TryFailed { values: String, tail: String },
-    #[error("nothing can be tried, because the temporary folder cannot be written: {error}")]
+    #[error("the temporary folder cannot be written: {error}")]
     NoTemporarySpace { error: String },
     #[error("with {values} it is unknown whether the program fits: {reason}")]
     TryIncomplete { values: String, reason: String },
@@ -57,23 +57,25 @@ pub(crate) enum Problem {
     NothingOnGpu { values: String },
     #[error("nothing fits: {values} is the smallest value of `--vary`")]
     NothingFits { values: String },
-    #[error("the program fails before any change: {error}")]
+    #[error("the program fails without changes: {error}")]
     PlanOfFailure { error: String },
     #[error("what the program needs is unknown: {reason}")]
     PlanIncomplete { reason: String },
     #[error("the program allocated nothing on the GPU")]
     PlanOfNothing,
-    #[error("the program makes no backward pass, and the changes of a plan are for training")]
+    #[error("the program has no backward pass, and the changes of a plan are for training")]
     PlanOfInference,
-    #[error("no plan was found: the least that the program needs in any try is {floor}")]
+    #[error("no plan fits: every try needs {floor} or more")]
     NoPlan { floor: String },
-    #[error("no plan was found before the time was over")]
+    #[error("found no plan within the time limit (`--budget`)")]
     OutOfTime,
-    #[error("with the plan an allocation failed on the GPU itself, or there was no time to run it")]
+    #[error(
+        "the plan is not confirmed: with it the program ran out of memory on the simulated GPU, or no time was left to run it"
+    )]
     PlanNotProven,
     #[error("this format takes one trace only")]
     OneTraceOnly,
-    #[error("`--rank` and `--device` choose from traces, and this is a text")]
+    #[error("`--rank` and `--device` are for traces, and this is a text")]
     OptionOfTraces,
     #[error("the source file does not exist on this machine")]
     NoSource,
@@ -99,7 +101,7 @@ impl Hint for Problem {
             }
             Self::NoTraces => Some("record one with `floodmark run script.py`"),
             Self::OneTraceOnly => Some("only `--to html` shows several in one file"),
-            Self::PortInUse => Some("choose another with `--port`, or leave it out"),
+            Self::PortInUse => Some("choose another port with `--port`, or leave it out"),
             Self::FolderNotOurs { .. } | Self::FolderToStdout => Some("choose a folder with `-o`"),
             Self::BinaryToTerminal => Some("redirect it with `|` or `>`, or name a file with `-o`"),
             Self::RankTwice { .. } => Some("name them `rank-0000.flood`, `rank-0001.flood`, …"),
@@ -126,13 +128,13 @@ impl Hint for Problem {
                 "free space where temporary files go, or choose another folder with the variable `TMPDIR`",
             ),
             Self::TryFailed { .. } | Self::NothingOnGpu { .. } => {
-                Some("`floodmark estimate` with this value shows all of it")
+                Some("run `floodmark estimate` with this value to see the whole error")
             }
             Self::NothingFits { .. } => {
                 Some("start lower, or choose another GPU (`floodmark gpus`)")
             }
             Self::PlanOfFailure { .. } | Self::PlanOfNothing => {
-                Some("`floodmark estimate` with the same options shows all of it")
+                Some("run `floodmark estimate` with the same options to see the whole error")
             }
             Self::PlanOfInference => Some(
                 "find the largest batch that fits with `floodmark fit`, or see what fills the peak with \
@@ -143,7 +145,7 @@ impl Hint for Problem {
                  (`floodmark gpus`)",
             ),
             Self::OutOfTime => {
-                Some("run it again, with a larger `--budget`: what was tried is not tried again")
+                Some("run it again with a larger `--budget`: finished tries are not repeated")
             }
             Self::PlanNotProven => Some("run it again with a little less `--memory`"),
             Self::BeforeLauncher { .. } => Some(
@@ -162,9 +164,9 @@ impl Hint for Problem {
 /// The result of work for a command.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// Why a command has no answer: an error with its causes, and what to do about it.
+/// An error with its causes and a hint.
 ///
-/// It is made from errors that have a [`Hint`], so that a new type of error does not compile until it says what to do.
+/// Only errors that implement [`Hint`] convert to it, so every type of error has to decide on hints.
 #[derive(Debug)]
 pub(crate) struct Failure {
     error: anyhow::Error,
@@ -184,13 +186,13 @@ impl Failure {
         Self { error: error.into(), hint: None }
     }
 
-    /// The same failure as the cause of another one.
+    /// Adds an error with this one as its cause.
     pub(crate) fn context(self, text: impl Display + Send + Sync + 'static) -> Self {
         Self { error: self.error.context(text), ..self }
     }
 }
 
-/// Adds what failed to an error that says why.
+/// Adds the failed operation to an error, as `anyhow::Context` does.
 pub(crate) trait Context<T>: Sized {
     fn with_context<C>(self, text: impl FnOnce() -> C) -> Result<T>
     where
@@ -210,7 +212,7 @@ impl<T, E: Into<Failure>> Context<T> for Result<T, E> {
     }
 }
 
-/// The whole message without styles.
+/// The message without styles.
 pub(crate) fn plain_message(failure: &Failure) -> String {
     anstream::adapter::strip_str(&message(failure)).to_string()
 }
@@ -218,7 +220,7 @@ pub(crate) fn plain_message(failure: &Failure) -> String {
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 
-/// The whole message, with styles that the stream may strip. Names in it, which come from files and paths, are harmless.
+/// The message, with styles that the stream may strip. Control characters in names are escaped.
 pub(crate) fn message(failure: &Failure) -> String {
     let error = &failure.error;
     let mut text = format!("{ERROR}error{ERROR:#}: {}\n", safe_lines(&error.to_string()));
@@ -232,7 +234,7 @@ pub(crate) fn message(failure: &Failure) -> String {
     text
 }
 
-/// What is wrong with a command line, from clap's text without styles: words of the command line are harmless in it.
+/// The message for an invalid command line, from clap's text without styles. Control characters are escaped.
 pub(crate) fn usage_message(text: &str) -> String {
     let text = safe_lines(text);
     match text.strip_prefix("error:") {

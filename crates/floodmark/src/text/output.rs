@@ -1,4 +1,4 @@
-//! The only place that writes: data to stdout, talk to stderr. Colour goes to terminals alone.
+//! Writes all output: answers to stdout, messages to stderr. Only terminals get colours.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
@@ -9,18 +9,18 @@ use crate::text::exit_status::ExitStatus;
 use crate::text::failure;
 use crate::text::failure::Failure;
 
-/// Writes the answer. Its styles are left out where stdout is no terminal.
+/// Writes an answer. Leaves out its styles if stdout is not a terminal.
 pub(crate) fn data(text: &str) -> ExitStatus {
     write_to(anstream::stdout(), text)
 }
 
-/// Writes JSON or CSV, which other programs read: not a byte is changed. On a terminal, what it would obey is escaped as
-/// JSON does; cells of CSV have nothing of it.
+/// Writes JSON or CSV without changes, for other programs. On a terminal, escapes control characters as JSON does;
+/// cells of CSV have none.
 pub(crate) fn exact(text: &str) -> ExitStatus {
     if io::stdout().is_terminal() { write_to(raw(), &escaped(text)) } else { write_to(raw(), text) }
 }
 
-/// A reader that has seen enough (`| head`) is no failure.
+/// Writes all of a text. A closed pipe (`| head`) is not an error.
 fn write_to(mut out: impl Write, text: &str) -> ExitStatus {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => ExitStatus::Done,
@@ -32,25 +32,25 @@ fn write_to(mut out: impl Write, text: &str) -> ExitStatus {
     }
 }
 
-/// For an answer that is not text, or too long to be held.
+/// stdout, for an answer that is not text, or too long for memory.
 pub(crate) fn raw() -> io::StdoutLock<'static> {
     io::stdout().lock()
 }
 
-/// Text for a terminal, piece by piece: what the terminal would obey, but for the ends of lines, becomes a sign.
-pub(crate) struct Harmless<W> {
+/// A writer for a terminal that replaces control characters, except line ends, by visible signs.
+pub(crate) struct EscapingWriter<W> {
     out: W,
-    /// The beginning of a character whose rest has not come.
+    /// The first bytes of a character whose rest was not written yet.
     rest: Vec<u8>,
 }
 
-impl<W: Write> Harmless<W> {
+impl<W: Write> EscapingWriter<W> {
     pub(crate) fn new(out: W) -> Self {
         Self { out, rest: Vec::new() }
     }
 }
 
-impl<W: Write> Write for Harmless<W> {
+impl<W: Write> Write for EscapingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.rest.extend_from_slice(bytes);
         let whole = match std::str::from_utf8(&self.rest) {
@@ -71,16 +71,16 @@ impl<W: Write> Write for Harmless<W> {
     }
 }
 
-/// Says why there is no answer.
+/// Prints an error.
 pub(crate) fn failure(error: &Failure) -> ExitStatus {
     styled(&failure::message(error));
     ExitStatus::Wrong
 }
 
-/// Says what is wrong with the command line, in clap's words without styles, or shows the requested help.
+/// Prints clap's error, given without styles, or the requested help.
 pub(crate) fn usage(error: &clap::Error, unstyled: &str) -> ExitStatus {
     if !error.use_stderr() {
-        // A failure here has no place to be reported.
+        // Ignore the error: there is nowhere to report it.
         let _ = error.print();
         return ExitStatus::Done;
     }
@@ -88,28 +88,28 @@ pub(crate) fn usage(error: &clap::Error, unstyled: &str) -> ExitStatus {
     ExitStatus::Wrong
 }
 
-/// Says what to do instead, where there is something.
+/// Prints a hint if there is one.
 pub(crate) fn hint(text: Option<&str>) {
     if let Some(text) = text {
         styled(&failure::hint_line(text));
     }
 }
 
-/// Says what is missing from a trace, beside an answer that has no place for it.
+/// Prints the losses of a trace, for an answer without a field for them.
 pub(crate) fn losses(losses: &Losses, name: &str) {
     for loss in &losses.0 {
-        talk(&format!("! {name}{loss}\n"));
+        note(&format!("! {name}{loss}\n"));
     }
 }
 
-/// Says something beside the answer. Names in it may come from a file or a path: a terminal obeys none of them.
-pub(crate) fn talk(text: &str) {
+/// Prints a message. Escapes control characters: names in it may come from a file or a path.
+pub(crate) fn note(text: &str) {
     styled(&safe_lines(text));
 }
 
-/// The same with styles of ours; names in it are harmless already.
+/// Prints a message with styles, whose names are escaped already.
 pub(crate) fn styled(text: &str) {
-    // A failure here has no place to be reported.
+    // Ignore the error: there is nowhere to report it.
     let _ = anstream::stderr().write_all(text.as_bytes());
 }
 
@@ -120,9 +120,9 @@ mod tests {
     #[test]
     fn a_character_may_come_in_two_pieces() {
         let mut out = Vec::new();
-        let mut harmless = Harmless::new(&mut out);
+        let mut writer = EscapingWriter::new(&mut out);
         for piece in ["größe\n\x1b[2J\t,".as_bytes(), &[0xc2], &[0x9b, b'3'], b"\r\n"] {
-            harmless.write_all(piece).unwrap();
+            writer.write_all(piece).unwrap();
         }
         assert_eq!(String::from_utf8(out).unwrap(), "größe\n␛[2J\t,\u{fffd}3\r\n");
     }

@@ -1,19 +1,19 @@
-//! The progress of a long command, on stderr: on a terminal, after one second.
+//! A progress bar on stderr, shown on a terminal after one second.
 
 use std::time::Duration;
 
 use floodmark_text::terminal_safe::safe_text;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Shorter work shows no bar.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The time after which the bar appears.
+const BAR_DELAY: Duration = Duration::from_secs(1);
 
-/// What is being done, and how much of it is done.
+/// A progress bar.
 #[derive(Debug)]
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Begins work of `total` parts.
+    /// A bar for work of `total` parts.
     pub(crate) fn new(what: &str, total: u64) -> Self {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{msg} {bar:32} {percent:>3} %, {elapsed}");
@@ -23,7 +23,7 @@ impl Progress {
         )
     }
 
-    /// Begins work of unknown length: bytes are counted.
+    /// A bar for work of unknown length, which counts bytes.
     pub(crate) fn counting(what: &str) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{msg} {binary_bytes}, {elapsed}");
@@ -33,10 +33,10 @@ impl Progress {
         )
     }
 
-    /// So much is done.
+    /// Sets how much is done.
     pub(crate) fn at(&self, done: u64) {
-        if self.0.is_hidden() && self.0.elapsed() >= PATIENCE {
-            // Draws nothing where stderr is not a terminal.
+        if self.0.is_hidden() && self.0.elapsed() >= BAR_DELAY {
+            // Draws nothing if stderr is not a terminal.
             self.0.set_draw_target(ProgressDrawTarget::stderr());
         }
         self.0.set_position(done);

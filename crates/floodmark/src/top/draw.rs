@@ -1,4 +1,4 @@
-//! One frame: which part goes where, and what is left out on a small screen.
+//! Lays out a frame, and drops parts that do not fit on a small screen.
 
 use floodmark_text::plural::plural;
 use floodmark_text::terminal_safe::safe_text;
@@ -13,22 +13,22 @@ use super::theme::Theme;
 use super::view::{Stage, View};
 use super::{draw_devices, draw_help, draw_past, draw_ranks, draw_rows};
 
-/// Below this there is nothing to see.
+/// The smallest size that is drawn.
 pub(crate) const LEAST: (u16, u16) = (36, 8);
 
-/// What the screen knows beside the answers.
+/// What a frame shows besides the answers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scene<'a> {
     /// The name of the trace.
     pub(crate) name: &'a str,
     pub(crate) theme: Theme,
-    /// Why the file could not be read again.
-    pub(crate) trouble: Option<&'a str>,
-    /// Whether somebody is there to press keys.
+    /// The error of the last attempt to read the file.
+    pub(crate) read_error: Option<&'a str>,
+    /// Whether the screen takes keys; `--once` does not.
     pub(crate) has_keys: bool,
 }
 
-/// Draws a frame. Notes in the state how many rows there are and fit.
+/// Draws a frame. Stores the number of rows, and of those that fit, in the state.
 pub(crate) fn draw(
     frame: &mut Frame<'_>,
     scene: Scene<'_>,
@@ -104,7 +104,7 @@ fn heading(scene: Scene<'_>, view: &View, state: &State, width: u16) -> Line<'st
     facts.push(format!("{}/s{of_now}", rate(view.events_per_second)));
     let rank = view.rank.map_or_else(String::new, |rank| format!(" rank {rank}"));
     let name = format!("{}{rank}  ", safe_text(scene.name));
-    // Where there is no room for all, the last facts make it, and then the name.
+    // If not everything fits, drop the last facts, then shorten the name.
     let room = |facts: &[String]| {
         let taken = facts.join(", ").width() + word.width() + 2;
         usize::from(width).saturating_sub(taken)
@@ -122,10 +122,10 @@ fn heading(scene: Scene<'_>, view: &View, state: &State, width: u16) -> Line<'st
     ])
 }
 
-/// A name is not cut below this as long as there is something else to leave out.
+/// The shortest name while there are facts to drop.
 const LEAST_NAME: usize = 16;
 
-/// A time, with the digits that matter.
+/// A time, with fewer decimals the longer it is.
 pub(crate) fn seconds(seconds: f64) -> String {
     if seconds < 10.0 { format!("{seconds:.3} s") } else { format!("{seconds:.1} s") }
 }
@@ -140,7 +140,7 @@ fn rate(per_second: f64) -> String {
     plural(per_second.round() as u64, "").trim_end_matches('s').trim_end().to_owned()
 }
 
-/// What is missing, above all rows: as many lines as there is room for.
+/// The losses above the rows: as many lines as fit.
 fn losses(scene: Scene<'_>, view: &View, area: Rect) -> Vec<Line<'static>> {
     let most = match area.height {
         ..20 => 1,
@@ -148,9 +148,9 @@ fn losses(scene: Scene<'_>, view: &View, area: Rect) -> Vec<Line<'static>> {
         30.. => 4,
     };
     let style = scene.theme.alarm();
-    let trouble = scene.trouble.map(|trouble| format!("! {}", safe_text(trouble)));
+    let read_error = scene.read_error.map(|read_error| format!("! {}", safe_text(read_error)));
     let losses = view.losses.iter().map(|loss| format!("! {}", safe_text(loss)));
-    let mut texts: Vec<String> = trouble.into_iter().chain(losses).collect();
+    let mut texts: Vec<String> = read_error.into_iter().chain(losses).collect();
     if texts.len() > most {
         let more = texts.len() - most + 1;
         texts.truncate(most - 1);

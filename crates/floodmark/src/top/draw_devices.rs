@@ -11,19 +11,19 @@ use ratatui::text::{Line, Span};
 use super::theme::Theme;
 use super::view::View;
 
-/// A bar that is nearly full is red.
+/// The share from which a bar is red.
 const NEARLY_FULL: f64 = 0.95;
-/// The room of a number of bytes, and of a name of a device.
+/// The width of a number of bytes, and of a device's name.
 const NUMBER: usize = 10;
 const NAME: usize = 8;
 
-/// How many lines the devices take.
+/// The height of the devices, in lines.
 pub(crate) fn height(view: &View, area: Rect) -> u16 {
     let titles = u16::from(area.height >= 14);
     titles + u16::try_from(shown(view, area.height).len()).unwrap_or(1)
 }
 
-/// As many devices as fit; the one that is looked at is always among them.
+/// The devices that fit, including the chosen one.
 fn shown(view: &View, height: u16) -> Vec<&LiveDevice> {
     let most = match height {
         ..14 => 1,
@@ -42,7 +42,7 @@ pub(crate) fn draw_devices(frame: &mut Frame<'_>, area: Rect, theme: Theme, view
     let devices = shown(view, frame.area().height);
     let numbers = columns(area.width);
     let bar_cells = usize::from(area.width).saturating_sub(NAME + numbers * NUMBER + 1);
-    // The sign below the picture of the past.
+    // `▲` also marks the time below the graph.
     let now = if view.is_now() { "Now" } else { "At ▲" };
     let titles = [now, "Peak", "Reserved", "Res. peak", "Capacity"];
     let mut rows = area.rows();
@@ -77,7 +77,7 @@ pub(crate) fn draw_devices(frame: &mut Frame<'_>, area: Rect, theme: Theme, view
     }
 }
 
-/// How many numbers there is room for beside a bar.
+/// How many numbers fit beside a bar.
 fn columns(width: u16) -> usize {
     match width {
         ..50 => 2,
@@ -86,7 +86,7 @@ fn columns(width: u16) -> usize {
     }
 }
 
-/// The bytes of a whole bar: the memory of the GPU, or the highest level that was seen.
+/// The bytes of a full bar: the memory of the GPU, or the highest level so far.
 pub(crate) fn whole_of(device: &LiveDevice) -> Bytes {
     let highest = device.peak.max(device.reserved_peak.unwrap_or_default());
     device.total.unwrap_or(highest).max(highest)
@@ -118,7 +118,7 @@ pub(crate) fn level(
     Span::styled(letters.into_iter().collect::<String>(), style)
 }
 
-/// How many cells a share reaches into.
+/// How many cells a share fills, in part or in full.
 fn filled(share: f64, cells: usize) -> usize {
     bar(share, cells).trim_end().chars().count()
 }

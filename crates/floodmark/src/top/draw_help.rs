@@ -1,4 +1,4 @@
-//! What the keys do, and all that is missing from the recording.
+//! The help screen: keys, and all losses of the recording.
 
 use floodmark_text::terminal_safe::safe_text;
 use ratatui::Frame;

@@ -1,4 +1,4 @@
-//! The past of the device that is looked at: a graph of its categories, one on top of the other.
+//! The graph of the chosen device's memory over time, stacked by category.
 
 use floodmark_analysis::CategoryBytes;
 use floodmark_trace::{Bytes, Category};
@@ -16,7 +16,7 @@ use super::view::View;
 /// Eighths of a cell, from the bottom.
 const BLOCKS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
-/// How many lines the graph takes: more on a taller screen.
+/// The height of the graph, in lines: more on a taller screen.
 pub(crate) fn height(area: Rect) -> u16 {
     match area.height {
         ..16 => 0,
@@ -26,7 +26,7 @@ pub(crate) fn height(area: Rect) -> u16 {
     }
 }
 
-/// Draws the highest of each column, a legend, and a mark at the moment of the rows.
+/// Draws the peak of each column, a legend, and a mark at the time of the rows.
 pub(crate) fn draw(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -65,7 +65,7 @@ fn sum(held: &CategoryBytes) -> u64 {
     held.iter().map(|bytes| bytes.0).sum()
 }
 
-/// One column: categories from the bottom to the top, in eighths of a cell. Without colours, their sum.
+/// One column: categories from the bottom to the top, in eighths of a cell. Without colours, draws their sum.
 fn draw_column(
     buffer: &mut Buffer,
     area: Rect,
@@ -101,7 +101,7 @@ fn draw_column(
     }
 }
 
-/// `■ parameter  ■ activation`: what the graph has, from the bottom to the top.
+/// The legend, from the bottom to the top: `■ parameter  ■ activation`.
 fn legend_line(columns: &[CategoryBytes], theme: Theme, width: u16) -> Line<'static> {
     let mut room = usize::from(width);
     let mut spans = Vec::new();
@@ -118,7 +118,7 @@ fn legend_line(columns: &[CategoryBytes], theme: Theme, width: u16) -> Line<'sta
     Line::from(spans)
 }
 
-/// Of the pieces that fall on each column, the highest.
+/// For each column, the highest of its pieces.
 pub(crate) fn columns_of(pieces: &[CategoryBytes], columns: usize) -> Vec<CategoryBytes> {
     let column = |at: usize| {
         let from = at * pieces.len() / columns;
@@ -146,7 +146,7 @@ fn column_of(view: &View, seconds: f64, columns: usize) -> Option<usize> {
     Some(((position / view.axis.length * columns as f64) as usize).min(columns - 1))
 }
 
-/// The beginning, the end, `≈` below each idle stretch that is short, and a mark below the moment.
+/// The axis: its first and last time, `≈` below each shortened idle stretch, and a mark below the chosen time.
 fn axis_line(view: &View, moment: Option<usize>, width: u16) -> Line<'static> {
     let width = usize::from(width);
     let knots = (view.axis.knots.first(), view.axis.knots.last());

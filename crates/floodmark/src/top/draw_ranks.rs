@@ -1,4 +1,4 @@
-//! The ranks of a folder side by side, the highest peak first.
+//! The ranks of a folder side by side, by peak.
 
 use floodmark_text::plural::plural;
 use floodmark_trace::Bytes;
@@ -12,15 +12,15 @@ use super::ranks::RankLevel;
 use super::theme::Theme;
 use super::view::View;
 
-/// What stands before the first line, and its room before the others.
+/// The text before the first line; its width indents the others.
 const TITLE: &str = "Ranks ";
-/// The room of the number of a rank with its sign, of its bar, of its bytes, and of a whole cell.
+/// The widths of a rank's number with its sign, of its bar, of its bytes, and of a cell.
 const RANK: usize = 4;
 const BAR: usize = 8;
 const NUMBER: usize = 10;
 const CELL: usize = RANK + 1 + BAR + NUMBER + 1;
 
-/// How many lines the ranks take.
+/// The height of the ranks, in lines.
 pub(crate) fn height(view: &View, area: Rect) -> u16 {
     if view.ranks.len() < 2 {
         return 0;
@@ -41,10 +41,10 @@ fn in_a_line(width: u16) -> usize {
     (usize::from(width).saturating_sub(TITLE.len()) / CELL).max(1)
 }
 
-/// As many ranks as fit, the chosen one among them, and how many there are beyond.
+/// The ranks that fit, including the chosen one, and the number of the others.
 fn shown(view: &View, room: usize) -> (Vec<&RankLevel>, usize) {
     let all = &view.ranks;
-    // The last cell says how many more there are.
+    // The last cell shows the number of further ranks.
     let fit = if all.len() > room { room.saturating_sub(1).max(1) } else { room };
     let mut shown: Vec<&RankLevel> = all.iter().take(fit).collect();
     let chosen = all.iter().find(|one| Some(one.rank) == view.rank);
@@ -60,7 +60,7 @@ fn shown(view: &View, room: usize) -> (Vec<&RankLevel>, usize) {
 pub(crate) fn draw_ranks(frame: &mut Frame<'_>, area: Rect, theme: Theme, view: &View) {
     let in_a_line = in_a_line(area.width);
     let (ranks, more) = shown(view, in_a_line * usize::from(area.height));
-    // One scale for all: the bars are compared.
+    // All bars have the same scale.
     let whole = view.ranks.iter().map(|one| whole_of(&one.device)).max().unwrap_or_default();
     let mut lines = ranks.chunks(in_a_line).peekable();
     for (at, row) in area.rows().enumerate() {
@@ -76,7 +76,7 @@ pub(crate) fn draw_ranks(frame: &mut Frame<'_>, area: Rect, theme: Theme, view: 
     }
 }
 
-/// `▸   5 ██████░░│  12.10 GiB`: the number, the bar as that of a device, the peak.
+/// `▸   5 ██████░░│  12.10 GiB`: number, bar and peak of a rank.
 fn cell(one: &RankLevel, whole: Bytes, theme: Theme, view: &View) -> [Span<'static>; 3] {
     let is_chosen = Some(one.rank) == view.rank;
     let style = if is_chosen { Theme::title() } else { Style::new() };

@@ -1,4 +1,4 @@
-//! The table, and beside it on a wide screen what the categories hold.
+//! The table; on a wide screen also the bytes of each category.
 
 use std::fmt::Write;
 
@@ -11,17 +11,17 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
-use super::rows::{self, Shown};
+use super::rows::{self, ScreenRow};
 use super::state::State;
 use super::theme::Theme;
 use super::view::View;
 
-/// From this width on the categories stand beside the table.
+/// The width from which the categories are beside the table.
 const WIDE: u16 = 110;
 const BESIDE: u16 = 40;
 const NUMBER: usize = 9;
 
-/// Draws the table. Returns the whole name under the cursor, once the cursor was moved.
+/// Draws the table. Returns the full name under the cursor once the user has moved it.
 pub(crate) fn draw(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -36,7 +36,7 @@ pub(crate) fn draw(
     if has_beside {
         draw_categories(frame, side, theme, view);
     }
-    // The answer may still be of the grouping before.
+    // The answer may still have the previous grouping.
     let report = view.report.as_ref().filter(|report| report.by == state.by());
     let (found, all) =
         report.map_or((Vec::new(), 0), |report| rows::rows(report, &view.growth, state));
@@ -58,8 +58,8 @@ pub(crate) fn draw(
     found.get(state.row).filter(|_| state.is_pointing).map(|row| row.full.clone())
 }
 
-/// How wide the columns in the middle are.
-fn widths(found: &[Shown], by: By) -> Vec<usize> {
+/// The widths of the columns in the middle.
+fn widths(found: &[ScreenRow], by: By) -> Vec<usize> {
     let (_, middle, _) = rows::titles(by);
     let mut widths: Vec<usize> = middle.iter().map(|title| title.width()).collect();
     for row in found {
@@ -70,7 +70,7 @@ fn widths(found: &[Shown], by: By) -> Vec<usize> {
     widths
 }
 
-/// The bar and the columns in the middle make room for names on a narrow screen.
+/// The width of the bar: on a narrow screen names need the space.
 fn bar_cells(width: u16) -> usize {
     match width {
         ..60 => 5,
@@ -83,7 +83,7 @@ fn has_middle(width: u16) -> bool {
     width >= 60
 }
 
-fn title_line(state: &State, found: &[Shown], all: usize, width: u16) -> Line<'static> {
+fn title_line(state: &State, found: &[ScreenRow], all: usize, width: u16) -> Line<'static> {
     let (first, middle, last) = rows::titles(state.by());
     let mut text = format!("{first:>NUMBER$} {:cells$}", "", cells = bar_cells(width));
     if has_middle(width) {
@@ -111,7 +111,7 @@ fn title_line(state: &State, found: &[Shown], all: usize, width: u16) -> Line<'s
     Line::styled(cut_end(&text, usize::from(width)), Theme::quiet())
 }
 
-fn row_line(shown: &Shown, widths: &[usize], theme: Theme, width: u16) -> Line<'static> {
+fn row_line(shown: &ScreenRow, widths: &[usize], theme: Theme, width: u16) -> Line<'static> {
     let number = format!("{:>NUMBER$} ", shown.bytes.to_string());
     // In reverse video the empty part of a bar looks full.
     let colour = theme.category(shown.category).remove_modifier(Modifier::REVERSED);

@@ -1,11 +1,11 @@
-//! `floodmark top`: a trace in the terminal, also while it grows.
+//! `floodmark top`: shows a trace in the terminal, also while it grows.
 //!
-//! Two threads. The watcher (`watch.rs`) looks at the file, or at those of a folder of ranks (`ranks.rs`), and answers what the screen asks for, so that a long
-//! trace never makes a key wait; the screen (`screen.rs`) draws the last answer and takes keys. What is shown is a
-//! value (`view.rs`), what the keys did is a value (`state.rs`), and a picture is made of both alone (`draw.rs`):
+//! There are two threads. The watcher (`watch.rs`) reads the file, or those of a folder of ranks (`ranks.rs`), and
+//! computes answers; the screen (`screen.rs`) draws the last answer and handles keys, so that a long trace does not
+//! delay a key. A frame (`draw.rs`) depends only on the answers (`view.rs`) and on what the user chose (`state.rs`), so
 //! tests draw into a buffer.
 //!
-//! Names come from the traced program. All of them pass through [`safe_text`](floodmark_text::terminal_safe::safe_text) on their way.
+//! Names come from the traced program: [`safe_text`](floodmark_text::terminal_safe::safe_text) escapes all of them.
 
 mod draw;
 mod draw_devices;
@@ -31,7 +31,7 @@ use crate::args::TopArgs;
 use crate::text::failure::{Context, Problem, Result};
 use crate::text::stdout_style;
 
-/// Shows a trace until the user has seen enough; with `--once` gives the text of one frame.
+/// Shows a trace until the user leaves; with `--once` returns one frame as text.
 pub(crate) fn top(args: &TopArgs) -> Result<String> {
     if !args.once && !stdout_style::can_draw() {
         let path = args.source.trace.as_deref().unwrap_or(Path::new("."));

@@ -12,26 +12,26 @@ use super::view::View;
 use super::watch::stage;
 use crate::text::stdout_style;
 
-/// What a frame is drawn on where there is no terminal.
+/// The size of a frame without a terminal.
 const USUAL: (u16, u16) = (100, 30);
 
-/// The text of a frame, as large as the terminal.
+/// A frame as text, in the size of the terminal.
 pub(crate) fn once(ranks: &WatchedRanks, mut state: State) -> String {
     let (width, height) = stdout_style::terminal_size().unwrap_or(USUAL);
     let (width, height) = (width.max(LEAST.0), height.max(LEAST.1));
     let following = &ranks.chosen(state.rank).following;
     let trace = following.trace();
-    let view =
-        View::new(trace, stage(trace, following.is_running()), state.ask()).among(ranks.levels());
+    let view = View::new(trace, stage(trace, following.is_running()), state.question())
+        .among(ranks.levels());
     let name = ranks.name();
     let theme = Theme { is_coloured: false };
-    let scene = Scene { name: &name, theme, trouble: None, has_keys: false };
+    let scene = Scene { name: &name, theme, read_error: None, has_keys: false };
     let Ok(mut terminal) = Terminal::new(TestBackend::new(width, height));
     let Ok(_) = terminal.draw(|frame| draw(frame, scene, Some(&view), &mut state));
     text(terminal.backend().buffer())
 }
 
-/// The letters of a buffer, without blanks at the ends of lines and lines at the end.
+/// The text of a buffer, without trailing spaces and empty lines.
 pub(crate) fn text(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width).max(1);
     let mut text = String::new();

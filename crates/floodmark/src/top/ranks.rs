@@ -1,4 +1,4 @@
-//! The ranks of a folder: how each stands, which of them is looked at, and those that come later.
+//! The watched ranks of a folder, including files that appear later.
 
 use std::cmp::Reverse;
 use std::path::PathBuf;
@@ -11,25 +11,25 @@ use crate::text::failure::Result;
 use crate::traces::trace_paths::{named_or_newest, rank_in, ranks};
 use crate::traces::watched_trace::{WatchedTrace, watched_paths};
 
-/// How a rank stands on the device with its highest peak, a GPU before the CPU.
+/// The memory of a rank on its device with the highest peak, GPUs first.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RankLevel {
     pub(crate) rank: u32,
     pub(crate) device: LiveDevice,
 }
 
-/// The traces that are watched: those of a folder, or one.
+/// The watched traces: those of a folder, or a single one.
 #[derive(Debug)]
 pub(crate) struct WatchedRanks {
-    /// The folder, which may get further files.
+    /// The folder, in which further files may appear.
     folder: Option<PathBuf>,
     traces: Vec<WatchedTrace>,
-    /// Whose turn it is to be read again.
+    /// The index of the trace to read next.
     next: usize,
 }
 
 impl WatchedRanks {
-    /// Opens the traces that a command names; one where it names a rank.
+    /// Opens the traces of a folder, or only the one of a given rank.
     pub(crate) fn open(source: &Source) -> Result<Self> {
         let path = named_or_newest(source.trace.as_deref())?;
         let (folder, paths) = if let Some(rank) = source.rank {
@@ -42,13 +42,13 @@ impl WatchedRanks {
         Ok(Self { folder, traces: traces.collect::<Result<_>>()?, next: 0 })
     }
 
-    /// What is shown as the name of the trace: the folder, or the file.
+    /// The shown name: the path of the folder, or of the file.
     pub(crate) fn name(&self) -> String {
         let path = self.folder.as_ref().or_else(|| self.traces.first().map(|one| &one.path));
         path.map_or_else(String::new, |path| path.display().to_string())
     }
 
-    /// All ranks, the highest peak first; none where there is one trace only.
+    /// All ranks, by peak; empty for a single trace.
     pub(crate) fn levels(&self) -> Vec<RankLevel> {
         if self.traces.len() < 2 {
             return Vec::new();
@@ -68,7 +68,7 @@ impl WatchedRanks {
         self.levels().first().map(|level| level.rank)
     }
 
-    /// The trace of a rank; the first where there is no such rank.
+    /// The trace of a rank, or the first one if there is no such rank.
     pub(crate) fn chosen(&self, rank: Option<u32>) -> &WatchedTrace {
         let found = self.traces.iter().find(|one| rank.is_some() && one.summary.rank == rank);
         found.unwrap_or(&self.traces[0])
@@ -79,8 +79,8 @@ impl WatchedRanks {
         &mut self.traces[found.unwrap_or(0)]
     }
 
-    /// Looks at the other traces in turn, as many as there is time for, and for new files. Whether something is new; what
-    /// cannot be read now may be readable later.
+    /// Finds new files, and reads the other traces in turn until `time` has passed. Returns whether something is new.
+    /// Ignores errors: a file may become readable later.
     pub(crate) fn refresh(&mut self, time: Duration) -> bool {
         let until = Instant::now() + time;
         let mut is_new = self.find_new();
@@ -94,7 +94,7 @@ impl WatchedRanks {
         is_new
     }
 
-    /// Opens files that came into the folder.
+    /// Opens files that appeared in the folder.
     fn find_new(&mut self) -> bool {
         let Some(folder) = &self.folder else { return false };
         let found = ranks(folder).ok().flatten().unwrap_or_default();

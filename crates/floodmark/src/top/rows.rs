@@ -13,23 +13,23 @@ use super::state::{Sort, State};
 
 /// A row.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Shown {
-    /// The number that the bar shows.
+pub(crate) struct ScreenRow {
+    /// The bytes that the bar shows.
     pub(crate) bytes: Bytes,
     /// Its share of the whole.
     pub(crate) share: f64,
     /// The columns between the bar and the name.
     pub(crate) middle: Vec<String>,
-    /// What the row is about.
+    /// Its name.
     pub(crate) name: String,
-    /// All of the name, without indentation: what is filtered, and shown below the table.
+    /// The full name without indentation: the filter applies to it, and it is shown below the table.
     pub(crate) full: String,
-    /// Its category, where the row has one.
+    /// Its category, if it has one.
     pub(crate) category: Option<&'static str>,
     count: u64,
 }
 
-/// The title of the first column, of those in the middle, and of the name.
+/// The titles of the first column, of the middle columns, and of the name.
 pub(crate) fn titles(by: By) -> (&'static str, &'static [&'static str], &'static str) {
     match by {
         By::Module => ("Bytes", &["Own", "Count"], "Module"),
@@ -44,12 +44,12 @@ pub(crate) fn titles(by: By) -> (&'static str, &'static [&'static str], &'static
     }
 }
 
-/// The rows that pass the filter, in the order that was chosen, and how many there are without it.
+/// The rows that pass the filter, in the chosen order, and the number of all rows.
 pub(crate) fn rows(
     report: &Report,
     growth: &BTreeMap<String, Bytes>,
     state: &State,
-) -> (Vec<Shown>, usize) {
+) -> (Vec<ScreenRow>, usize) {
     let whole = if report.by == By::Step {
         report.rows.iter().map(|row| number(row).0).max().unwrap_or(0)
     } else {
@@ -58,8 +58,8 @@ pub(crate) fn rows(
     let is_tree = state.sort == Sort::Usual && state.filter.is_empty();
     let all = report.rows.iter().map(|row| shown(row, growth, whole, is_tree));
     let wanted = state.filter.to_lowercase();
-    let is_wanted = |row: &Shown| row.full.to_lowercase().contains(&wanted);
-    let mut rows: Vec<Shown> = all.filter(is_wanted).collect();
+    let is_wanted = |row: &ScreenRow| row.full.to_lowercase().contains(&wanted);
+    let mut rows: Vec<ScreenRow> = all.filter(is_wanted).collect();
     if report.by == By::Tensor {
         rows = grouped(rows);
     }
@@ -74,10 +74,10 @@ pub(crate) fn rows(
     (rows, report.total_rows)
 }
 
-/// Tensors that are alike in all that is shown are one row: `model.py:12 (forward) ×24`.
-fn grouped(rows: Vec<Shown>) -> Vec<Shown> {
+/// Merges tensors with the same name and category into one row: `model.py:12 (forward) ×24`.
+fn grouped(rows: Vec<ScreenRow>) -> Vec<ScreenRow> {
     let mut places: HashMap<(String, Option<&str>, Bytes), usize> = HashMap::new();
-    let mut groups: Vec<(Shown, u64)> = Vec::new();
+    let mut groups: Vec<(ScreenRow, u64)> = Vec::new();
     for row in rows {
         let key = (row.name.clone(), row.category, row.bytes);
         if let Some(&at) = places.get(&key) {
@@ -87,7 +87,7 @@ fn grouped(rows: Vec<Shown>) -> Vec<Shown> {
             groups.push((row, 1));
         }
     }
-    let group = |(row, count): (Shown, u64)| {
+    let group = |(row, count): (ScreenRow, u64)| {
         if count == 1 {
             return row;
         }
@@ -95,9 +95,9 @@ fn grouped(rows: Vec<Shown>) -> Vec<Shown> {
         let share = row.share * count as f64;
         let each = row.bytes;
         let name = format!("{} ×{count}, {each} each", row.name);
-        Shown { bytes: Bytes(each.0.saturating_mul(count)), share, name, count, ..row }
+        ScreenRow { bytes: Bytes(each.0.saturating_mul(count)), share, name, count, ..row }
     };
-    let mut rows: Vec<Shown> = groups.into_iter().map(group).collect();
+    let mut rows: Vec<ScreenRow> = groups.into_iter().map(group).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
     rows
 }
@@ -106,7 +106,7 @@ fn number(row: &Row) -> Bytes {
     if let Detail::Step { peak: Some(peak), .. } = row.detail { peak } else { row.bytes }
 }
 
-fn shown(row: &Row, growth: &BTreeMap<String, Bytes>, whole: u64, is_tree: bool) -> Shown {
+fn shown(row: &Row, growth: &BTreeMap<String, Bytes>, whole: u64, is_tree: bool) -> ScreenRow {
     let bytes = number(row);
     let full = safe_text(shorten(&row.location)).into_owned();
     let count = row.count.to_string();
@@ -149,5 +149,13 @@ fn shown(row: &Row, growth: &BTreeMap<String, Bytes>, whole: u64, is_tree: bool)
         | Detail::Phase { .. }
         | Detail::Segment { .. } => (usual(), full.clone(), None),
     };
-    Shown { bytes, share: share(bytes.0, whole), middle, name, full, category, count: row.count }
+    ScreenRow {
+        bytes,
+        share: share(bytes.0, whole),
+        middle,
+        name,
+        full,
+        category,
+        count: row.count,
+    }
 }

@@ -1,4 +1,4 @@
-//! The loop between keys, answers and pictures.
+//! The event loop: handles keys and the watcher's messages, and draws frames.
 
 use std::io::{Stdout, stdout};
 use std::sync::mpsc::TryRecvError;
@@ -10,64 +10,64 @@ use ratatui::backend::CrosstermBackend;
 
 use super::draw::{Scene, draw};
 use super::ranks::WatchedRanks;
-use super::state::{State, Then};
-use super::terminal::{Taken, suspend};
+use super::state::{KeyAction, State};
+use super::terminal::{TerminalGuard, suspend};
 use super::theme::Theme;
 use super::view::View;
-use super::watch::{News, Order, Watch};
+use super::watch::{ScreenMessage, Watch, WatcherMessage};
 use crate::signals::Signals;
 use crate::text::failure::{Problem, Result};
 use crate::text::stdout_style;
 
-/// How long a key, a signal or an answer waits at most.
-const BEAT: Duration = Duration::from_millis(50);
+/// The longest delay of a signal or an answer.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Shows a trace until the user leaves.
 pub(crate) fn run(ranks: WatchedRanks, state: State, interval: Duration) -> Result<()> {
     let name = ranks.name();
-    let watch = Watch::start(ranks, state.ask(), interval);
+    let watch = Watch::start(ranks, state.question(), interval);
     let theme = Theme { is_coloured: stdout_style::is_coloured() };
     let signals = Signals::new()?;
-    let taken = Taken::take()?;
-    let mut show = Show { name, theme, state, watch, view: None, rate: None, trouble: None };
-    let ended = show.go(&signals);
-    drop(taken);
-    signals.obey()?;
+    let guard = TerminalGuard::enter()?;
+    let mut screen = Screen { name, theme, state, watch, view: None, rate: None, read_error: None };
+    let ended = screen.run(&signals);
+    drop(guard);
+    signals.raise_again()?;
     ended
 }
 
-/// All that the loop holds.
-struct Show {
+/// The state of the loop.
+struct Screen {
     name: String,
     theme: Theme,
     state: State,
     watch: Watch,
     view: Option<Box<View>>,
     rate: Option<f64>,
-    trouble: Option<String>,
+    read_error: Option<String>,
 }
 
-impl Show {
-    fn go(&mut self, signals: &Signals) -> Result<()> {
+impl Screen {
+    fn run(&mut self, signals: &Signals) -> Result<()> {
         let mut terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
         let mut is_stale = true;
         let mut drawn_size = terminal.size()?;
         while signals.caught().is_none() {
-            is_stale |= self.hear()?;
-            // Asked for at every beat: SIGWINCH has no handler before the first poll, and may be blocked.
+            is_stale |= self.receive()?;
+            // Query the size each time: SIGWINCH has no handler before the first poll, and may be blocked.
             let size = terminal.size()?;
             if is_stale || size != drawn_size {
                 drawn_size = size;
                 self.draw(&mut terminal)?;
             }
-            is_stale = event::poll(BEAT)?;
+            is_stale = event::poll(POLL_INTERVAL)?;
             while event::poll(Duration::ZERO)? {
-                match self.take(&event::read()?)? {
-                    Then::Draw => {}
-                    Then::Leave => return Ok(()),
-                    Then::Suspend => {
+                match self.handle(&event::read()?)? {
+                    KeyAction::Draw => {}
+                    KeyAction::Quit => return Ok(()),
+                    KeyAction::Suspend => {
                         suspend()?;
-                        // What is on the screen is not what was.
+                        // Draw everything again: the screen has changed.
                         terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
                     }
                 }
@@ -80,40 +80,40 @@ impl Show {
         if let (Some(rate), Some(view)) = (self.rate, &mut self.view) {
             view.events_per_second = rate;
         }
-        let trouble = self.trouble.as_deref();
-        let scene = Scene { name: &self.name, theme: self.theme, trouble, has_keys: true };
+        let read_error = self.read_error.as_deref();
+        let scene = Scene { name: &self.name, theme: self.theme, read_error, has_keys: true };
         let (view, state) = (self.view.as_deref(), &mut self.state);
         terminal.draw(|frame| draw(frame, scene, view, state))?;
         Ok(())
     }
 
     /// Applies the watcher's messages; returns whether there were any.
-    fn hear(&mut self) -> Result<bool> {
-        let mut has_heard = false;
+    fn receive(&mut self) -> Result<bool> {
+        let mut has_received = false;
         loop {
-            match self.watch.news.try_recv() {
-                Ok(News::View(view)) => self.view = Some(view),
-                Ok(News::Rate(rate)) => self.rate = Some(rate),
-                Ok(News::Ranks(ranks)) => {
+            match self.watch.from_watcher.try_recv() {
+                Ok(WatcherMessage::View(view)) => self.view = Some(view),
+                Ok(WatcherMessage::Rate(rate)) => self.rate = Some(rate),
+                Ok(WatcherMessage::Ranks(ranks)) => {
                     if let Some(view) = &mut self.view {
                         view.ranks = ranks;
                     }
                 }
-                Ok(News::Trouble(trouble)) => {
-                    self.trouble = Some(trouble).filter(|trouble| !trouble.is_empty());
+                Ok(WatcherMessage::ReadError(read_error)) => {
+                    self.read_error = Some(read_error).filter(|read_error| !read_error.is_empty());
                 }
-                Err(TryRecvError::Empty) => return Ok(has_heard),
+                Err(TryRecvError::Empty) => return Ok(has_received),
                 Err(TryRecvError::Disconnected) => {
                     return Err(Problem::ReaderEnded.into());
                 }
             }
-            has_heard = true;
+            has_received = true;
         }
     }
 
-    fn take(&mut self, event: &Event) -> Result<Then> {
-        let (asked, was_paused) = (self.state.ask(), self.state.is_paused);
-        let mut then = Then::Draw;
+    fn handle(&mut self, event: &Event) -> Result<KeyAction> {
+        let (asked, was_paused) = (self.state.question(), self.state.is_paused);
+        let mut then = KeyAction::Draw;
         if let Event::Key(key) = event
             && key.kind != KeyEventKind::Release
         {
@@ -124,16 +124,16 @@ impl Show {
         if self.state.rank != asked.rank {
             self.rate = None;
         }
-        if self.state.ask() != asked {
+        if self.state.question() != asked {
             self.watch
-                .orders
-                .send(Order::Ask(self.state.ask()))
+                .to_watcher
+                .send(ScreenMessage::Question(self.state.question()))
                 .map_err(|_| Problem::ReaderEnded)?;
         }
         if self.state.is_paused != was_paused {
             self.watch
-                .orders
-                .send(Order::Pause(self.state.is_paused))
+                .to_watcher
+                .send(ScreenMessage::Pause(self.state.is_paused))
                 .map_err(|_| Problem::ReaderEnded)?;
         }
         Ok(then)

@@ -1,11 +1,11 @@
-//! What the keys did: grouping, order, filter, device, moment, and where the cursor is.
+//! What the user chose: grouping, order, filter, device, time, row.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use floodmark_analysis::{At, By};
 use floodmark_trace::Device;
 use ratatui::layout::Rect;
 
-use super::view::{Ask, View, When};
+use super::view::{View, ViewQuestion, When};
 
 /// The groupings, in the order of their keys.
 pub(crate) const TABS: [(By, &str); 5] = [
@@ -22,7 +22,7 @@ const WHEEL_ROWS: usize = 3;
 /// The order of the rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Sort {
-    /// As the report has them: the largest first, modules as a tree, steps as they went.
+    /// The order of the report: the largest first, modules as a tree, steps by number.
     #[default]
     Usual,
     /// Most allocations first.
@@ -44,14 +44,14 @@ impl Sort {
     }
 }
 
-/// What is to be done after a key.
+/// What the loop does after a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Then {
-    /// To draw again.
+pub(crate) enum KeyAction {
+    /// Draw again.
     Draw,
-    /// To leave.
-    Leave,
-    /// To let the shell have the terminal for a while.
+    /// Leave.
+    Quit,
+    /// Suspend the process, and give the terminal to the shell.
     Suspend,
 }
 
@@ -66,17 +66,17 @@ pub(crate) struct State {
     pub(crate) is_paused: bool,
     pub(crate) is_helping: bool,
     pub(crate) is_whole: bool,
-    /// Which rank of a folder.
+    /// The rank, in a folder.
     pub(crate) rank: Option<u32>,
     pub(crate) device: Option<Device>,
     pub(crate) when: When,
-    /// The row under the cursor, which is seen once it was moved.
+    /// The row under the cursor; the cursor is visible once the user moved it.
     pub(crate) row: usize,
     pub(crate) is_pointing: bool,
-    /// How many rows there are, and how many fit: the picture says so.
+    /// The number of rows, and of those that fit; drawing sets them.
     pub(crate) rows: usize,
     pub(crate) rows_shown: usize,
-    /// Where the graph is, and where the table is with the first row that it shows: what a click means.
+    /// The positions of the graph and the table, and the first shown row: drawing sets them for clicks.
     pub(crate) picture: Rect,
     pub(crate) table: Rect,
     pub(crate) first_row: usize,
@@ -87,42 +87,42 @@ impl State {
         TABS[self.tab].0
     }
 
-    pub(crate) fn ask(&self) -> Ask {
+    pub(crate) fn question(&self) -> ViewQuestion {
         let Self { rank, device, when, is_whole, .. } = *self;
-        Ask { rank, device, by: self.by(), when, is_whole }
+        ViewQuestion { rank, device, by: self.by(), when, is_whole }
     }
 
-    /// Takes a key.
+    /// Handles a key.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "crossterm's keys: other keys have no meaning here"
     )]
-    pub(crate) fn press(&mut self, key: KeyEvent, view: Option<&View>) -> Then {
+    pub(crate) fn press(&mut self, key: KeyEvent, view: Option<&View>) -> KeyAction {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             match key.code {
-                KeyCode::Char('c') => return Then::Leave,
-                KeyCode::Char('z') => return Then::Suspend,
-                _ => return Then::Draw,
+                KeyCode::Char('c') => return KeyAction::Quit,
+                KeyCode::Char('z') => return KeyAction::Suspend,
+                _ => return KeyAction::Draw,
             }
         }
         if self.is_typing {
             self.type_filter(key.code);
-            return Then::Draw;
+            return KeyAction::Draw;
         }
         if self.is_helping {
             self.is_helping = false;
-            return Then::Draw;
+            return KeyAction::Draw;
         }
         match key.code {
-            KeyCode::Char('q') => return Then::Leave,
-            // One level at a time: what was chosen last goes first.
-            KeyCode::Esc if self.filter.is_empty() => return Then::Leave,
+            KeyCode::Char('q') => return KeyAction::Quit,
+            // Undo one choice at a time, the last one first.
+            KeyCode::Esc if self.filter.is_empty() => return KeyAction::Quit,
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Left | KeyCode::Right => self.step_in_time(key, view),
             other => self.press_other(other, view),
         }
         self.row = self.row.min(self.rows.saturating_sub(1));
-        Then::Draw
+        KeyAction::Draw
     }
 
     #[expect(
@@ -157,7 +157,7 @@ impl State {
             KeyCode::Char('n') => self.when = When::Usual,
             KeyCode::Char('?' | 'h') => self.is_helping = true,
             KeyCode::Up | KeyCode::Char('k') => self.row = row.saturating_sub(1),
-            // The first press shows where the cursor is.
+            // The first press only shows the cursor.
             KeyCode::Down | KeyCode::Char('j') => self.row = row + usize::from(was_pointing),
             KeyCode::PageUp => self.row = row.saturating_sub(page),
             KeyCode::PageDown => self.row = row + page,
@@ -167,7 +167,7 @@ impl State {
         }
     }
 
-    /// Takes the mouse: a click chooses a row, or a time in the graph; the wheel moves through the rows.
+    /// Handles the mouse: a click chooses a row, or a time in the graph; the wheel scrolls.
     pub(crate) fn point(&mut self, mouse: MouseEvent, view: Option<&View>) {
         let (x, y) = (mouse.column, mouse.row);
         if let MouseEventKind::Down(MouseButton::Left) = mouse.kind {
@@ -233,7 +233,7 @@ impl State {
         self.point_nowhere();
     }
 
-    /// To the rank that stands behind this one, or before it.
+    /// Chooses the next or the previous rank.
     fn turn_rank(&mut self, view: Option<&View>, is_forward: bool) {
         let Some(ranks) = view.map(|view| &view.ranks).filter(|ranks| !ranks.is_empty()) else {
             return;
@@ -242,12 +242,12 @@ impl State {
         let by = if is_forward { 1 } else { ranks.len() - 1 };
         let next = here.map_or(0, |at| (at + by) % ranks.len());
         self.rank = ranks.get(next).map(|one| one.rank);
-        // Ranks have GPUs of their own.
+        // Each rank has its own GPUs.
         self.device = None;
         self.point_nowhere();
     }
 
-    /// To the next column of the picture, or ten further with Shift.
+    /// Moves the time by one column of the graph, or ten with Shift.
     fn step_in_time(&mut self, key: KeyEvent, view: Option<&View>) {
         let Some(view) = view else { return };
         let Some(report) = &view.report else { return };
@@ -255,11 +255,11 @@ impl State {
         let columns = if key.modifiers.contains(KeyModifiers::SHIFT) { 10.0 } else { 1.0 };
         let way = if key.code == KeyCode::Left { -columns } else { columns };
         let now = match self.when {
-            // Several keys may come before the next answer.
+            // The user may press several keys before the next answer.
             When::At(At::Seconds(seconds)) => seconds,
             When::At(_) | When::Usual => report.at.seconds,
         };
-        // A time before the picture, such as the peak of a program that runs, is not on its axis.
+        // A time before the graph begins, such as an earlier peak, is not on its axis.
         let seconds = match view.axis.position_at(now) {
             Some(position) => view.axis.seconds_at(position + way * column),
             None => (now + way * column).clamp(0.0, view.summary.seconds),

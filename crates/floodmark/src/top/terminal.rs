@@ -1,4 +1,4 @@
-//! The terminal, taken and given back, however the program ends: by a key, an error, a panic or a signal.
+//! Sets up the terminal, and restores it however the program ends: by a key, an error, a panic or a signal.
 
 use std::io::{self, stdout};
 use std::panic::{self, PanicHookInfo};
@@ -16,30 +16,30 @@ use signal_hook::low_level;
 
 type Hook = dyn Fn(&PanicHookInfo<'_>) + Send + Sync;
 
-/// The terminal is ours while this lives.
-pub(crate) struct Taken {
+/// Restores the terminal when it is dropped.
+pub(crate) struct TerminalGuard {
     hook: Arc<Hook>,
 }
 
-impl Taken {
-    pub(crate) fn take() -> io::Result<Self> {
-        // A panic is reported after the terminal is restored: its message would go with our screen.
+impl TerminalGuard {
+    pub(crate) fn enter() -> io::Result<Self> {
+        // Restore the terminal before a panic prints its message: leaving the screen would remove the message.
         let hook: Arc<Hook> = Arc::from(panic::take_hook());
         let before = Arc::clone(&hook);
         panic::set_hook(Box::new(move |info| {
             restore();
             before(info);
         }));
-        let taken = Self { hook };
+        let guard = Self { hook };
         enter()?;
-        Ok(taken)
+        Ok(guard)
     }
 }
 
-impl Drop for Taken {
+impl Drop for TerminalGuard {
     fn drop(&mut self) {
         restore();
-        // A thread that panics may not change the hook, and has no more use for it.
+        // A panicking thread must not change the hook.
         if !thread::panicking() {
             let hook = Arc::clone(&self.hook);
             panic::set_hook(Box::new(move |info| hook(info)));
@@ -49,17 +49,17 @@ impl Drop for Taken {
 
 fn enter() -> io::Result<()> {
     enable_raw_mode()?;
-    // The cursor's place is not asked for: not every terminal answers.
+    // Do not query the position of the cursor: not every terminal answers.
     execute!(stdout(), EnterAlternateScreen, Clear(ClearType::All), Hide, EnableMouseCapture)
 }
 
 fn restore() {
-    // A failure here has no place to be reported: the terminal may be gone.
+    // Ignore errors: the terminal may be gone.
     let _ = disable_raw_mode();
     let _ = execute!(stdout(), DisableMouseCapture, LeaveAlternateScreen, Show);
 }
 
-/// Lets the shell have the terminal until we are called back.
+/// Stops the process with SIGTSTP; returns when it continues.
 pub(crate) fn suspend() -> io::Result<()> {
     restore();
     low_level::raise(SIGTSTP)?;

@@ -12,7 +12,7 @@ use ratatui::style::Modifier;
 use super::draw::{Scene, draw};
 use super::once::text;
 use super::ranks::WatchedRanks;
-use super::state::{State, Then};
+use super::state::{KeyAction, State};
 use super::theme::Theme;
 use super::view::{Stage, View, When};
 use super::watch::stage;
@@ -41,13 +41,13 @@ const TRAINING: &str = "initial w cuda:0 6MiB
     optimizer end
     free x2";
 
-/// A screen, and what was pressed on it.
+/// A screen and its state.
 struct Shown {
     trace: Trace,
     stage: Stage,
     state: State,
     terminal: Terminal<TestBackend>,
-    then: Then,
+    then: KeyAction,
 }
 
 impl Shown {
@@ -55,7 +55,8 @@ impl Shown {
         let trace = read_trace(&script::file(script), &[]).unwrap();
         let terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         let stage = stage(&trace, false);
-        let mut shown = Self { trace, stage, state: State::default(), terminal, then: Then::Draw };
+        let mut shown =
+            Self { trace, stage, state: State::default(), terminal, then: KeyAction::Draw };
         shown.draw();
         shown
     }
@@ -68,9 +69,9 @@ impl Shown {
     }
 
     fn draw(&mut self) {
-        let view = View::new(&self.trace, self.stage, self.state.ask());
+        let view = View::new(&self.trace, self.stage, self.state.question());
         let theme = Theme { is_coloured: true };
-        let scene = Scene { name: "train.flood", theme, trouble: None, has_keys: true };
+        let scene = Scene { name: "train.flood", theme, read_error: None, has_keys: true };
         let state = &mut self.state;
         self.terminal.draw(|frame| draw(frame, scene, Some(&view), state)).unwrap();
     }
@@ -94,7 +95,7 @@ impl Shown {
     }
 
     fn press_key(&mut self, key: KeyEvent) {
-        let view = View::new(&self.trace, self.stage, self.state.ask());
+        let view = View::new(&self.trace, self.stage, self.state.question());
         self.then = self.state.press(key, Some(&view));
         self.draw();
     }
@@ -168,8 +169,8 @@ fn rows_are_sorted_and_filtered() {
     assert!(text.contains("filter: MODEL▏"), "{text}");
     let kept = names(&shown.press("\n"));
     assert!(!kept.is_empty() && kept.iter().all(|name| name.contains("model.py")), "{kept:?}");
-    // Letters of a filter are no keys.
-    assert_eq!((shown.then, shown.press("/q\x1b").is_empty()), (Then::Draw, false));
+    // Letters typed into the filter are not keys.
+    assert_eq!((shown.then, shown.press("/q\x1b").is_empty()), (KeyAction::Draw, false));
     assert_eq!(names(&shown.text()), by_bytes);
 }
 
@@ -177,14 +178,14 @@ fn rows_are_sorted_and_filtered() {
 fn escape_clears_the_filter_and_then_leaves() {
     let mut shown = Shown::new(TRAINING, 80, 24);
     shown.press("/x\n\x1b");
-    assert_eq!((shown.then, shown.state.filter.as_str()), (Then::Draw, ""));
+    assert_eq!((shown.then, shown.state.filter.as_str()), (KeyAction::Draw, ""));
     shown.press("\x1b");
-    assert_eq!(shown.then, Then::Leave);
+    assert_eq!(shown.then, KeyAction::Quit);
     let control = |letter| KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL);
     shown.press_key(control('c'));
-    assert_eq!(shown.then, Then::Leave);
+    assert_eq!(shown.then, KeyAction::Quit);
     shown.press_key(control('z'));
-    assert_eq!(shown.then, Then::Suspend);
+    assert_eq!(shown.then, KeyAction::Suspend);
 }
 
 #[test]
@@ -206,7 +207,7 @@ fn arrows_move_the_moment_and_the_device_changes() {
     assert!(headline(shown.press("d")).starts_with("Peak of cuda:0: "));
 }
 
-/// A program that waited for minutes: the graph has room for what happened, as the page's timeline has.
+/// A program that waited for minutes: the graph shortens the idle stretch, as the page's timeline does.
 #[test]
 fn a_long_wait_is_short_in_the_graph_of_a_finished_recording() {
     let steps = |from: u32| {
@@ -222,7 +223,7 @@ fn a_long_wait_is_short_in_the_graph_of_a_finished_recording() {
     let click = MouseEventKind::Down(MouseButton::Left);
     let (column, row) = (shown.state.picture.x + 5, shown.state.picture.y);
     let mouse = MouseEvent { kind: click, column, row, modifiers: KeyModifiers::NONE };
-    let view = View::new(&shown.trace, shown.stage, shown.state.ask());
+    let view = View::new(&shown.trace, shown.stage, shown.state.question());
     shown.state.point(mouse, Some(&view));
     let When::At(At::Seconds(seconds)) = shown.state.when else { panic!("a time was chosen") };
     assert!(seconds < 0.04, "{seconds}");
@@ -262,7 +263,7 @@ fn pause_and_help_are_seen() {
     assert!(shown.press(" ").lines().next().unwrap().contains("● recording"));
     assert_snapshot!(shown.press("?"));
     assert!(!shown.press("q").contains("any key goes back"));
-    assert_eq!(shown.then, Then::Draw);
+    assert_eq!(shown.then, KeyAction::Draw);
 }
 
 #[test]
@@ -307,7 +308,7 @@ fn a_click_chooses_a_row_or_a_time_and_the_wheel_moves_on() {
     let (table, picture) = (shown.state.table, shown.state.picture);
     let mouse = |kind, column, row| MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE };
     let click = MouseEventKind::Down(MouseButton::Left);
-    let view = View::new(&shown.trace, shown.stage, shown.state.ask());
+    let view = View::new(&shown.trace, shown.stage, shown.state.question());
     shown.state.point(mouse(click, table.x + 3, table.y + 2), Some(&view));
     assert_eq!((shown.state.row, shown.state.is_pointing), (1, true));
     shown.state.point(mouse(MouseEventKind::ScrollDown, table.x, table.y), Some(&view));
@@ -372,7 +373,7 @@ impl RanksShown {
 
     fn view(&self) -> View {
         let trace = self.ranks.chosen(self.state.rank).following.trace();
-        View::new(trace, stage(trace, false), self.state.ask()).among(self.ranks.levels())
+        View::new(trace, stage(trace, false), self.state.question()).among(self.ranks.levels())
     }
 
     fn press(&mut self, keys: &str) -> String {
@@ -383,7 +384,7 @@ impl RanksShown {
         }
         let view = self.view();
         let theme = Theme { is_coloured: true };
-        let scene = Scene { name: "ranks", theme, trouble: None, has_keys: true };
+        let scene = Scene { name: "ranks", theme, read_error: None, has_keys: true };
         let state = &mut self.state;
         self.terminal.draw(|frame| draw(frame, scene, Some(&view), state)).unwrap();
         text(self.terminal.backend().buffer())
@@ -424,7 +425,7 @@ fn the_rank_whose_rows_are_shown_is_chosen_by_key() {
     assert!(head(&second).starts_with("ranks rank 6  finished"), "{second}");
     assert!(second.contains("Peak of cuda:6") && second.contains("train.py:16 (step)"), "{second}");
     assert_eq!(shown.press("R"), first);
-    // Round and round.
+    // Ranks wrap around.
     let last = shown.press("R");
     assert!(head(&last).starts_with("ranks rank 0  finished"), "{last}");
     assert_eq!(shown.press("r"), first);
@@ -449,13 +450,13 @@ fn a_folder_is_followed_while_ranks_come() {
     assert!(shown.ranks.refresh(std::time::Duration::from_secs(1)));
     assert_eq!(shown.ranks.levels().len(), 3);
     assert!(!shown.ranks.refresh(std::time::Duration::from_secs(1)));
-    // What is not readable yet is no failure.
+    // A file that is not readable yet is no error.
     std::fs::write(shown.folder.path().join("rank-0003.flood"), b"FL").unwrap();
     assert!(!shown.ranks.refresh(std::time::Duration::from_secs(1)));
     write_rank(&shown.folder, 3, &rank_script(3));
     assert!(shown.ranks.refresh(std::time::Duration::from_secs(1)));
     assert_eq!(shown.ranks.highest(), Some(3));
-    // The rank that is looked at stays.
+    // The chosen rank stays.
     assert!(shown.press("").starts_with("ranks rank 1"), "{}", shown.press(""));
 }
 

@@ -1,9 +1,9 @@
-//! How things look. Colour is never the only sign of anything.
+//! Colours and styles. Each also has a sign without colour.
 
 use floodmark_text::palette;
 use ratatui::style::{Color, Modifier, Style};
 
-/// The looks of a screen.
+/// The styles of a screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Theme {
     pub(crate) is_coloured: bool,
@@ -42,7 +42,7 @@ impl Theme {
         self.coloured(Color::Indexed(palette::BAR))
     }
 
-    /// The colour of a category; that of a bar for all else.
+    /// The colour of a category; that of a bar for anything else.
     pub(crate) fn category(self, name: Option<&str>) -> Style {
         let colour = name.and_then(palette::category).unwrap_or(palette::BAR);
         self.coloured(Color::Indexed(colour))

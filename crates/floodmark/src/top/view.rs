@@ -1,4 +1,4 @@
-//! What one frame shows: the answers to its questions.
+//! The answers that a frame shows.
 
 use std::collections::BTreeMap;
 
@@ -11,48 +11,48 @@ use floodmark_trace::{Bytes, Device, Loss, Trace};
 
 use super::ranks::RankLevel;
 
-/// The number of columns that the past of a device is kept in, however wide the screen is.
+/// The number of pieces of the graph, for a screen of any width.
 const PIECES: usize = 480;
-/// How far back the picture of a program that runs goes, unless all of it is requested.
+/// The length of the graph of a running program, unless the user chose all of it.
 const RECENT_SECONDS: f64 = 120.0;
-/// The limit of scrolling.
+/// The most rows of an answer.
 const MOST_ROWS: usize = 5_000;
 
 /// The time of the rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) enum When {
-    /// Now while the program runs, the peak when it does not.
+    /// Now while the program runs, the peak afterwards.
     #[default]
     Usual,
-    /// A moment that was chosen.
+    /// The chosen time.
     At(At),
 }
 
-/// What the screen wants to know.
+/// The question of the screen.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Ask {
-    /// Of which rank of a folder.
+pub(crate) struct ViewQuestion {
+    /// The rank, in a folder.
     pub(crate) rank: Option<u32>,
-    /// Of which device; the one with the highest peak when none is chosen.
+    /// The device; `None` for the one with the highest peak.
     pub(crate) device: Option<Device>,
-    /// What the rows are.
+    /// The grouping of the rows.
     pub(crate) by: By,
-    /// Which moment.
+    /// The time.
     pub(crate) when: When,
-    /// Whether the picture shows all of the past of a program that runs.
+    /// Whether the graph of a running program shows its whole run.
     pub(crate) is_whole: bool,
 }
 
-/// What becomes of the file.
+/// The state of the recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// The program writes it.
+    /// The program still writes the file.
     Recording,
-    /// It was stopped, or the program came to its end.
+    /// The recording was stopped, or the program ended.
     Finished,
-    /// Recording stopped and the program went on.
+    /// The recording stopped before the program ended.
     StoppedEarly,
-    /// The program does not write it any more, and it has no end.
+    /// The program is gone, and the file has no end.
     Unfinished,
 }
 
@@ -60,44 +60,44 @@ pub(crate) enum Stage {
 #[derive(Debug)]
 pub(crate) struct View {
     /// What was asked.
-    pub(crate) ask: Ask,
+    pub(crate) question: ViewQuestion,
     pub(crate) stage: Stage,
-    /// All ranks of a folder, the highest peak first; none where there is one trace only.
+    /// All ranks of a folder, by peak; empty for a single trace.
     pub(crate) ranks: Vec<RankLevel>,
     /// The rank whose rows are shown.
     pub(crate) rank: Option<u32>,
     pub(crate) summary: LiveSummary,
-    /// Events a second, measured where two looks at a growing file allow it.
+    /// Events per second, over the last seconds of a growing file.
     pub(crate) events_per_second: f64,
-    /// The rows; none while nothing is allocated, or where there is no answer.
+    /// The rows; `None` if nothing is allocated, or there is no answer.
     pub(crate) report: Option<Report>,
-    /// The same moment by category.
+    /// The bytes of each category at the same time.
     pub(crate) categories: Vec<(&'static str, Bytes)>,
-    /// What is allocated and reserved on every device at that moment.
+    /// The allocated and reserved bytes of each device at the same time.
     pub(crate) levels: Vec<(Bytes, Option<Bytes>)>,
     /// The line above the rows: the moment that they show, or why there is no answer.
     pub(crate) headline: String,
-    /// What each piece of the axis has at its highest, by category.
+    /// The peak of each piece of the axis, by category.
     pub(crate) history: Vec<CategoryBytes>,
-    /// By location, how many bytes more a line holds after each step.
+    /// The growth of lines in bytes per step, by location.
     pub(crate) growth: BTreeMap<String, Bytes>,
-    /// The axis of the picture of the past.
+    /// The axis of the graph.
     pub(crate) axis: Axis,
-    /// What is missing.
+    /// The losses of the trace.
     pub(crate) losses: Vec<String>,
 }
 
 impl View {
-    /// Asks the trace.
-    pub(crate) fn new(trace: &Trace, stage: Stage, ask: Ask) -> Self {
+    /// Computes the answers of a trace.
+    pub(crate) fn new(trace: &Trace, stage: Stage, question: ViewQuestion) -> Self {
         let summary = live_summary(trace);
-        let device = device(trace, ask.device);
-        let axis = axis(trace, device, &summary, stage, ask);
+        let device = device(trace, question.device);
+        let axis = axis(trace, device, &summary, stage, question);
         let mut view = Self {
-            ask,
+            question,
             stage,
             ranks: Vec::new(),
-            rank: summary.rank.or(ask.rank),
+            rank: summary.rank.or(question.rank),
             events_per_second: summary.events_per_second,
             report: None,
             categories: Vec::new(),
@@ -118,14 +118,14 @@ impl View {
         view
     }
 
-    /// The same among the ranks of a folder.
+    /// Adds the ranks of the folder.
     pub(crate) fn among(self, ranks: Vec<RankLevel>) -> Self {
         Self { ranks, ..self }
     }
 
     fn ask_rows(&mut self, trace: &Trace, device: Device) {
         let is_now = self.stage == Stage::Recording;
-        let at = match self.ask.when {
+        let at = match self.question.when {
             When::Usual if is_now => At::End,
             When::Usual => At::Peak,
             When::At(At::Seconds(seconds)) => At::Seconds(seconds.clamp(0.0, self.summary.seconds)),
@@ -138,7 +138,7 @@ impl View {
             top: Some(MOST_ROWS),
             ..Question::default()
         };
-        let mut found = match report(trace, &question(self.ask.by)) {
+        let mut found = match report(trace, &question(self.question.by)) {
             Ok(found) => found,
             Err(error) => return self.headline = error.to_string(),
         };
@@ -158,7 +158,7 @@ impl View {
         self.report = Some(found);
     }
 
-    /// The other devices are seen when the moment of this one was.
+    /// Sets the levels of all devices at the time of this report.
     fn ask_levels(&mut self, trace: &Trace, found: &Report) {
         let context = Context::new(trace);
         for (level, one) in self.levels.iter_mut().zip(&self.summary.devices) {
@@ -173,7 +173,7 @@ impl View {
 
     /// Whether the rows are of now.
     pub(crate) fn is_now(&self) -> bool {
-        self.stage == Stage::Recording && self.ask.when == When::Usual
+        self.stage == Stage::Recording && self.question.when == When::Usual
     }
 
     /// The device whose rows are shown.
@@ -182,7 +182,8 @@ impl View {
     }
 }
 
-/// `Peak of cuda:0: 13.54 GiB allocated, in step 3, backward of mlp, at 1.234 s`. What is reserved stands above it.
+/// `Peak of cuda:0: 13.54 GiB allocated, in step 3, backward of mlp, at 1.234 s`. The reserved bytes are in the line
+/// above.
 fn headline(at: &Moment, is_now: bool) -> String {
     let device = at.device;
     let what = match at.what {
@@ -201,7 +202,7 @@ fn category(row: &floodmark_analysis::Row) -> Option<(&'static str, Bytes)> {
     Some((category, row.bytes))
 }
 
-/// The lines that grow from step to step; none where there are too few steps to say so.
+/// The lines that grow from step to step; none with too few steps.
 fn growth(trace: &Trace, device: Device) -> BTreeMap<String, Bytes> {
     let found = leaks(trace, Some(device), None).map_or_else(|_| Vec::new(), |found| found.rows);
     found.into_iter().map(|leak| (leak.location, leak.bytes_per_step)).collect()
@@ -212,27 +213,27 @@ fn device(trace: &Trace, chosen: Option<Device>) -> Option<Device> {
     chosen.or_else(|| default_device(trace, At::Peak).ok())
 }
 
-/// What the picture shows: of a program that runs, the last minutes as they passed, because a picture must not move when an
-/// idle stretch becomes long; otherwise all of it, with long idle stretches made short.
+/// The axis of the graph. For a running program: its last minutes in real time, so that the graph does not shift when
+/// an idle stretch becomes long. Otherwise: the whole run, with long idle stretches shortened.
 fn axis(
     trace: &Trace,
     device: Option<Device>,
     summary: &LiveSummary,
     stage: Stage,
-    ask: Ask,
+    question: ViewQuestion,
 ) -> Axis {
     let is_running = stage == Stage::Recording;
     match device {
         Some(device) if !is_running => Axis::with_short_idle(trace, device),
         Some(_) | None => {
-            let is_recent = is_running && !ask.is_whole;
+            let is_recent = is_running && !question.is_whole;
             let from = if is_recent { (summary.seconds - RECENT_SECONDS).max(0.0) } else { 0.0 };
             Axis::of_window(from, summary.seconds)
         }
     }
 }
 
-/// What is missing. A missing end is no loss while the program runs.
+/// The losses of the trace. A missing end is no loss while the program runs.
 fn losses(trace: &Trace, stage: Stage) -> Vec<String> {
     let is_shown = |loss: &&Loss| match loss {
         Loss::Salvaged { .. } | Loss::Unfinished | Loss::LostInJournal(_) | Loss::LedgerDamaged => {

@@ -1,4 +1,4 @@
-//! The thread that looks at the files and answers the screen.
+//! The thread that reads the files and computes answers for the screen.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -8,88 +8,88 @@ use std::time::{Duration, Instant};
 use floodmark_trace::{Outcome, Trace};
 
 use super::ranks::{RankLevel, WatchedRanks};
-use super::view::{Ask, Stage, View};
+use super::view::{Stage, View, ViewQuestion};
 
-/// A file that has grown so lately is being written, also by a process that we cannot see.
-const LATELY: Duration = Duration::from_secs(10);
-/// Events a second are counted over so long a time.
+/// A file that grew within this time is being written, possibly by a process that is not visible here.
+const RECENT: Duration = Duration::from_secs(10);
+/// The time over which events per second are averaged.
 const RATE_SPAN: Duration = Duration::from_secs(5);
 
-/// What the screen says.
+/// A message of the screen.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Order {
-    /// What it wants to know.
-    Ask(Ask),
-    /// Whether the file is let alone.
+pub(crate) enum ScreenMessage {
+    /// Its question.
+    Question(ViewQuestion),
+    /// Whether to stop reading the files.
     Pause(bool),
 }
 
-/// What the watcher says.
+/// A message of the watcher.
 #[derive(Debug)]
-pub(crate) enum News {
-    /// An answer.
+pub(crate) enum WatcherMessage {
+    /// The answers to the question.
     View(Box<View>),
-    /// Events a second, while the file grows.
+    /// Events per second, while the file grows.
     Rate(f64),
-    /// How the ranks stand, where the rows are as they were.
+    /// New figures of the ranks, with the same rows.
     Ranks(Vec<RankLevel>),
-    /// Why the file could not be read again; empty when it can be again.
-    Trouble(String),
+    /// Why the file could not be read; empty once it can be read again.
+    ReadError(String),
 }
 
-/// The two ends of the watcher that the screen holds. It ends when they are dropped.
+/// The screen's channels to the watcher. The watcher ends when they are dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    pub(crate) orders: Sender<Order>,
-    pub(crate) news: Receiver<News>,
+    pub(crate) to_watcher: Sender<ScreenMessage>,
+    pub(crate) from_watcher: Receiver<WatcherMessage>,
 }
 
 impl Watch {
-    pub(crate) fn start(ranks: WatchedRanks, ask: Ask, interval: Duration) -> Self {
-        let (orders, orders_in) = channel();
-        let (news_out, news) = channel();
+    pub(crate) fn start(ranks: WatchedRanks, question: ViewQuestion, interval: Duration) -> Self {
+        let (to_watcher, from_screen) = channel();
+        let (to_screen, from_watcher) = channel();
         let watcher = Watcher {
             ranks,
-            ask,
+            question,
             interval,
             is_paused: false,
             grown_at: None,
             rate: Rate::default(),
             answered: None,
-            is_in_trouble: false,
+            has_read_error: false,
         };
-        thread::spawn(move || watcher.work(&orders_in, &news_out));
-        Self { orders, news }
+        thread::spawn(move || watcher.run(&from_screen, &to_screen));
+        Self { to_watcher, from_watcher }
     }
 }
 
 struct Watcher {
     ranks: WatchedRanks,
-    ask: Ask,
+    question: ViewQuestion,
     interval: Duration,
     is_paused: bool,
     grown_at: Option<Instant>,
     rate: Rate,
-    answered: Option<(u64, Ask, Stage)>,
-    is_in_trouble: bool,
+    answered: Option<(u64, ViewQuestion, Stage)>,
+    has_read_error: bool,
 }
 
 /// The screen has ended.
-struct Alone;
+struct ScreenEnded;
 
 impl Watcher {
-    fn work(mut self, orders: &Receiver<Order>, news: &Sender<News>) {
-        while self.answer(news).is_ok() {
-            match orders.recv_timeout(self.interval) {
-                Ok(order) => {
-                    self.obey(order);
-                    // Who holds a key down wants the last answer, not all of them.
-                    for order in orders.try_iter() {
-                        self.obey(order);
+    fn run(mut self, from_screen: &Receiver<ScreenMessage>, to_screen: &Sender<WatcherMessage>) {
+        while self.answer(to_screen).is_ok() {
+            match from_screen.recv_timeout(self.interval) {
+                Ok(message) => {
+                    self.apply(message);
+                    // A user who holds a key down needs only the last answer.
+                    for message in from_screen.try_iter() {
+                        self.apply(message);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    if !self.is_paused && self.refresh(news).is_err() {
+                    if !self.is_paused && self.refresh(to_screen).is_err() {
                         return;
                     }
                 }
@@ -98,60 +98,60 @@ impl Watcher {
         }
     }
 
-    fn obey(&mut self, order: Order) {
-        match order {
-            Order::Ask(ask) => {
-                if ask.rank != self.ask.rank {
+    fn apply(&mut self, message: ScreenMessage) {
+        match message {
+            ScreenMessage::Question(question) => {
+                if question.rank != self.question.rank {
                     (self.grown_at, self.rate) = (None, Rate::default());
                 }
-                self.ask = ask;
+                self.question = question;
             }
-            Order::Pause(is_paused) => self.is_paused = is_paused,
+            ScreenMessage::Pause(is_paused) => self.is_paused = is_paused,
         }
     }
 
-    fn answer(&mut self, news: &Sender<News>) -> Result<(), Alone> {
-        let following = &self.ranks.chosen(self.ask.rank).following;
+    fn answer(&mut self, to_screen: &Sender<WatcherMessage>) -> Result<(), ScreenEnded> {
+        let following = &self.ranks.chosen(self.question.rank).following;
         let trace = following.trace();
-        let has_grown_lately = self.grown_at.is_some_and(|at| at.elapsed() < LATELY);
-        let stage = stage(trace, following.is_running() || has_grown_lately);
-        let wanted = (following.revision(), self.ask, stage);
+        let grew_recently = self.grown_at.is_some_and(|at| at.elapsed() < RECENT);
+        let stage = stage(trace, following.is_running() || grew_recently);
+        let wanted = (following.revision(), self.question, stage);
         if self.answered == Some(wanted) {
             return Ok(());
         }
         self.answered = Some(wanted);
-        let view = View::new(trace, stage, self.ask).among(self.ranks.levels());
-        news.send(News::View(Box::new(view))).map_err(|_| Alone)
+        let view = View::new(trace, stage, self.question).among(self.ranks.levels());
+        to_screen.send(WatcherMessage::View(Box::new(view))).map_err(|_| ScreenEnded)
     }
 
-    fn refresh(&mut self, news: &Sender<News>) -> Result<(), Alone> {
-        let trouble = self.refresh_chosen();
+    fn refresh(&mut self, to_screen: &Sender<WatcherMessage>) -> Result<(), ScreenEnded> {
+        let read_error = self.refresh_chosen();
         if self.ranks.refresh(self.interval / 2) {
-            news.send(News::Ranks(self.ranks.levels())).map_err(|_| Alone)?;
+            to_screen.send(WatcherMessage::Ranks(self.ranks.levels())).map_err(|_| ScreenEnded)?;
         }
-        if !trouble.is_empty() || self.is_in_trouble {
-            self.is_in_trouble = !trouble.is_empty();
-            news.send(News::Trouble(trouble)).map_err(|_| Alone)?;
+        if !read_error.is_empty() || self.has_read_error {
+            self.has_read_error = !read_error.is_empty();
+            to_screen.send(WatcherMessage::ReadError(read_error)).map_err(|_| ScreenEnded)?;
         }
-        let following = &self.ranks.chosen(self.ask.rank).following;
+        let following = &self.ranks.chosen(self.question.rank).following;
         let has_ended = following.has_ended();
         let rate = self.rate.after(Instant::now(), following.trace().events.len());
         match rate.filter(|_| !has_ended) {
-            Some(rate) => news.send(News::Rate(rate)).map_err(|_| Alone),
+            Some(rate) => to_screen.send(WatcherMessage::Rate(rate)).map_err(|_| ScreenEnded),
             None => Ok(()),
         }
     }
 
-    /// Looks at the trace whose rows are shown; why that failed, if it did.
+    /// Reads what is new in the shown trace. Returns why that failed, or an empty text.
     fn refresh_chosen(&mut self) -> String {
-        let chosen = self.ranks.chosen_mut(self.ask.rank);
+        let chosen = self.ranks.chosen_mut(self.question.rank);
         let before = chosen.following.trace().events.len();
         let was_running = chosen.following.is_running();
         if let Err(error) = chosen.refresh() {
             return format!("the file cannot be read again: {error}");
         }
         let following = &chosen.following;
-        // A program that is gone has written its last, whenever that was.
+        // A program that has ended writes no more, however recently the file grew.
         let is_gone = was_running && !following.is_running();
         if is_gone {
             self.grown_at = None;
@@ -162,7 +162,7 @@ impl Watcher {
     }
 }
 
-/// What becomes of a file.
+/// The state of a recording.
 pub(crate) fn stage(trace: &Trace, is_written: bool) -> Stage {
     match trace.outcome() {
         Outcome::Finished => Stage::Finished,
@@ -173,7 +173,7 @@ pub(crate) fn stage(trace: &Trace, is_written: bool) -> Stage {
     }
 }
 
-/// Events a second by the clock on the wall: a program that rests makes none.
+/// Events per second of real time.
 #[derive(Debug, Default)]
 struct Rate(VecDeque<(Instant, usize)>);
 

@@ -1,4 +1,4 @@
-//! Which trace of a folder is meant: that of a rank, or the one with the highest peak.
+//! Chooses a trace of a folder: the one of a rank, or the one with the highest peak.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::text::failure::{Problem, Result};
 use crate::text::output;
 use crate::traces::trace_paths::{named_or_newest, open, rank_in, ranks};
 
-/// What is known of the question before a trace is chosen.
+/// The parts of a question on which the choice of a trace depends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TraceChoice {
     pub(crate) rank: Option<u32>,
@@ -18,24 +18,24 @@ pub(crate) struct TraceChoice {
     pub(crate) at: At,
 }
 
-/// The trace that was chosen.
+/// The chosen trace.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub(crate) path: PathBuf,
     /// Its rank, in a folder.
     pub(crate) rank: Option<u32>,
     pub(crate) trace: Trace,
-    /// Why this rank, where the question names none.
+    /// Why this rank was chosen, if the question names none.
     pub(crate) note: Option<String>,
 }
 
-/// Opens the trace that a command names.
+/// Opens the trace of a command.
 pub(crate) fn choose_source(source: &Source, at: At) -> Result<Chosen> {
     let path = named_or_newest(source.trace.as_deref())?;
     choose(&path, TraceChoice { rank: source.rank, device: source.device, at })
 }
 
-/// Opens the trace that a path means.
+/// Opens the trace at a path, or one of the traces in a folder.
 pub(crate) fn choose(path: &Path, wanted: TraceChoice) -> Result<Chosen> {
     if let Some(rank) = wanted.rank {
         let path = rank_in(path, rank)?;
@@ -64,12 +64,12 @@ fn highest(ranks: Vec<(u32, PathBuf)>, wanted: TraceChoice) -> Result<Chosen> {
         format!("of {count} ranks, rank {rank} {what}; choose another with `--rank`")
     });
     if let Some(note) = &note {
-        output::talk(&format!("{note}\n"));
+        output::note(&format!("{note}\n"));
     }
     Ok(Chosen { path, rank: Some(rank), trace, note })
 }
 
-/// Whether a request failed when that is the question, then the peak beyond the CPU, then that of it.
+/// For questions about failures whether an allocation failed; then the peak of GPUs, then that of the CPU.
 type Weight = (bool, Bytes, Bytes);
 
 fn weight(summary: &Summary, wanted: TraceChoice) -> Weight {

@@ -1,4 +1,4 @@
-//! The traces that a path means: a file, a rank of a folder, one that still grows.
+//! Opens the traces at a path: a file, a rank of a folder, a growing file.
 
 pub(crate) mod chosen_trace;
 pub(crate) mod trace_paths;

@@ -1,4 +1,4 @@
-//! The traces that a path names: a file, or a folder with one file per rank.
+//! Finds the traces at a path: a file, or a folder with one file per rank.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -25,11 +25,11 @@ pub(crate) fn named_or_newest(named: Option<&Path>) -> Result<PathBuf> {
     }
     let newest = newest_in(Path::new("."))?.ok_or(Problem::NoTraceHere)?;
     let shown = safe_text(&newest.display().to_string()).into_owned();
-    output::talk(&format!("`{shown}` is the newest trace in this folder\n"));
+    output::note(&format!("`{shown}` is the newest trace in this folder\n"));
     Ok(newest)
 }
 
-/// The trace that was written last, or the folder of traces; of equals the last one by name.
+/// The newest trace or folder of traces; the last one by name if several are equally new.
 fn newest_in(folder: &Path) -> Result<Option<PathBuf>> {
     let failed = || format!("Failed to read `{}`", folder.display());
     let mut newest = None;
@@ -38,7 +38,7 @@ fn newest_in(folder: &Path) -> Result<Option<PathBuf>> {
         if !is_named_like_a_trace(&path) {
             continue;
         }
-        // What was removed in the meantime is not there.
+        // Skip a file that was removed meanwhile.
         let Ok(written) = fs::metadata(folder.join(&path)).and_then(|about| about.modified())
         else {
             continue;
@@ -48,7 +48,7 @@ fn newest_in(folder: &Path) -> Result<Option<PathBuf>> {
     Ok(newest.map(|(_, path)| path))
 }
 
-/// The traces in a folder, each with its rank; `None` when the path is no folder.
+/// The traces in a folder, each with its rank; `None` if the path is not a folder.
 pub(crate) fn ranks(path: &Path) -> Result<Option<Vec<(u32, PathBuf)>>> {
     if !path.is_dir() {
         return Ok(None);
@@ -82,14 +82,14 @@ pub(crate) fn rank_in(path: &Path, rank: u32) -> Result<PathBuf> {
     found.map(|(_, path)| path.clone()).with_context(failed)
 }
 
-/// `x.flood`, or what people call torch's snapshots.
+/// Whether a file is named like a trace: `x.flood`, or a usual name of torch's snapshots.
 pub(crate) fn is_named_like_a_trace(path: &Path) -> bool {
     let Some(name) = path.file_name().and_then(OsStr::to_str) else { return false };
     let packed = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
     [".flood", ".pickle", ".pkl"].iter().any(|ending| packed.ends_with(ending))
 }
 
-/// 3 of `rank-0003.flood`, and of `memory.rank-0003.flood`.
+/// The rank in a file name: 3 in `rank-0003.flood` and in `memory.rank-0003.flood`.
 fn rank_of(path: &Path) -> Option<u32> {
     let mut parts = path.file_name()?.to_str()?.split('.');
     parts.find_map(|part| part.strip_prefix("rank-")?.parse().ok())

@@ -1,4 +1,4 @@
-//! A trace that is looked at again and again, with its figures: for `top` and `metrics`.
+//! A followed trace with its summary, for `top` and `metrics`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,18 +8,18 @@ use floodmark_files::traces::{Following, OpenError};
 use crate::text::failure::{Context, Result};
 use crate::traces::trace_paths::ranks;
 
-/// One trace, and its figures when it was last looked at.
+/// A followed trace, and its summary as of the last read.
 #[derive(Debug)]
 pub(crate) struct WatchedTrace {
     pub(crate) path: PathBuf,
     pub(crate) following: Following,
     pub(crate) summary: LiveSummary,
-    /// The revision that is summed up.
+    /// The revision of the summary.
     revision: u64,
 }
 
 impl WatchedTrace {
-    /// Reads a trace; `rank` is that of its place in a folder.
+    /// Opens a trace; `rank` is that of its file name in a folder.
     pub(crate) fn open(rank: Option<u32>, path: &Path) -> Result<Self> {
         let following = Following::open(path)
             .with_context(|| format!("Failed to read `{}`", path.display()))?;
@@ -28,7 +28,7 @@ impl WatchedTrace {
         Ok(Self { path: path.to_owned(), revision: following.revision(), following, summary })
     }
 
-    /// Looks whether it grew.
+    /// Reads what is new; returns whether the trace grew.
     pub(crate) fn refresh(&mut self) -> Result<bool, OpenError> {
         self.following.refresh()?;
         if self.following.revision() == self.revision {
@@ -42,7 +42,7 @@ impl WatchedTrace {
     }
 }
 
-/// The traces that a path means: a file, or all of a folder, each with its rank.
+/// The traces at a path: a file, or all in a folder, each with its rank.
 pub(crate) fn watched_paths(path: &Path) -> Result<Vec<(Option<u32>, PathBuf)>> {
     Ok(match ranks(path)? {
         None => vec![(None, path.to_owned())],

@@ -33,7 +33,7 @@ impl Interruption {
                 while !is_over_now.load(Ordering::Relaxed) {
                     if signals.caught().is_some() {
                         leave(&folder, keeps);
-                        let _ = signals.obey();
+                        let _ = signals.raise_again();
                         return;
                     }
                     thread::sleep(PATIENCE);

@@ -112,7 +112,7 @@ impl Shared {
 
     fn say_slower(&self, reason: &str) {
         if !self.is_ending.load(Ordering::Relaxed) {
-            output::talk(&format!("Every try is a new process, which takes longer: {reason}\n"));
+            output::note(&format!("Every try is a new process, which takes longer: {reason}\n"));
         }
     }
 

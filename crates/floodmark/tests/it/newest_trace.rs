@@ -36,7 +36,7 @@ fn a_folder_without_a_trace_says_so() {
     insta::assert_snapshot!(Folder::new().run("report"), @"
     exit 1
     --- stderr
-    error: no trace is named, and this folder has none (`*.flood`)
+    error: no trace is given, and this folder has none (`*.flood`)
 
     hint: record one with `floodmark run train.py`, or name a trace
     ");

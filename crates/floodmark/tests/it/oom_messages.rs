@@ -108,7 +108,7 @@ fn a_text_without_a_message_is_an_error() {
     insta::assert_snapshot!(run_with(MESSAGE, "oom - --rank 1"), @"
     exit 1
     error: Failed to explain `-`
-      Caused by: `--rank` and `--device` choose from traces, and this is a text
+      Caused by: `--rank` and `--device` are for traces, and this is a text
 
     hint: leave them out: every message is shown with its rank and device
     ");

@@ -101,7 +101,7 @@ fn a_port_that_is_taken_is_an_error() {
     error: Failed to listen on `127.0.0.1:PORT`
       Caused by: another program uses this port
 
-    hint: choose another with `--port`, or leave it out
+    hint: choose another port with `--port`, or leave it out
     ");
 }
 

@@ -37,13 +37,13 @@ pub(crate) fn write_all(
         output::losses(&trace.losses, &format!("rank {rank}: "));
         match write_rank(&trace, *rank, kind, &options, &mut files) {
             Ok(found) => rows.extend(found),
-            // A rank on which nothing happened does not keep the others from being seen.
+            // Skip a rank without events.
             Err(ExportError::Question(
                 nothing @ (QuestionError::NothingAllocated
                 | QuestionError::NothingLeft { .. }
                 | QuestionError::NoSuchDevice { .. }),
             )) => {
-                output::talk(&format!("left out rank {rank}: {nothing}\n"));
+                output::note(&format!("left out rank {rank}: {nothing}\n"));
                 continue;
             }
             Err(error) => return Err(error).with_context(failed),
@@ -58,7 +58,7 @@ pub(crate) fn write_all(
     }
     files.finish().map_err(refused).with_context(failed)?;
     let what = plural(written, "rank");
-    output::talk(&format!("wrote {what} to `{}`; {}\n", to.display(), args.to.reader()));
+    output::note(&format!("wrote {what} to `{}`; {}\n", to.display(), args.to.reader()));
     Ok(())
 }
 
@@ -78,7 +78,7 @@ fn write_rank(
     }
 }
 
-/// A rank is a folder of that number: there cannot be two.
+/// Fails if two traces have the same rank: each rank is written to the folder of its number.
 fn check_numbers(ranks: &[(u32, PathBuf)]) -> Result<(), Problem> {
     let mut sorted: Vec<&(u32, PathBuf)> = ranks.iter().collect();
     sorted.sort();
@@ -93,7 +93,7 @@ fn check_numbers(ranks: &[(u32, PathBuf)]) -> Result<(), Problem> {
     }
 }
 
-/// The same, as somebody at a command line can use it.
+/// Adds the command-line option to write to another path.
 pub(crate) fn refused(error: NotWritten) -> Failure {
     match error {
         NotWritten::Exists => Problem::OutputFolderExists.into(),

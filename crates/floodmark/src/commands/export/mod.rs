@@ -68,11 +68,11 @@ pub(crate) fn export(args: &ExportArgs) -> Result<String> {
     };
     written.with_context(|| format!("Failed to write `{}`", to.display()))?;
     let allocations = plural(trace.allocations.len() as u64, "allocation");
-    output::talk(&format!("wrote {allocations} to `{}`; {}\n", to.display(), args.to.reader()));
+    output::note(&format!("wrote {allocations} to `{}`; {}\n", to.display(), args.to.reader()));
     Ok(String::new())
 }
 
-/// A progress bar for what is written to a path.
+/// A progress bar for writing to a path.
 fn writing(to: &Path) -> Arc<Progress> {
     Arc::new(Progress::counting(&format!("Writing `{}`", to.display())))
 }
@@ -87,12 +87,12 @@ fn check_stdout(format: Format) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A reader that has seen enough (`| head`) is no failure.
+/// Writes to stdout. A closed pipe (`| head`) is not an error.
 fn to_stdout(trace: &Trace, format: Format, options: &Options) -> Result<(), ExportError> {
     let is_terminal = io::stdout().is_terminal();
     let options = Options { guard_formulas: is_terminal, ..options.clone() };
     let mut out: Box<dyn Write> = if is_terminal {
-        Box::new(io::BufWriter::new(output::Harmless::new(output::raw())))
+        Box::new(io::BufWriter::new(output::EscapingWriter::new(output::raw())))
     } else {
         Box::new(io::BufWriter::new(output::raw()))
     };
@@ -118,7 +118,7 @@ fn destination(args: &ExportArgs, path: &Path) -> PathBuf {
     args.output.clone().unwrap_or_else(|| beside(path, args.to))
 }
 
-/// `train.flood` becomes `train.snapshot.pickle`.
+/// The default output path: `train.flood` becomes `train.snapshot.pickle`.
 pub(crate) fn beside(path: &Path, format: Format) -> PathBuf {
     let mut stem = path.to_owned();
     let is_ending =

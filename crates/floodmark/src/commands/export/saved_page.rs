@@ -1,4 +1,4 @@
-//! `floodmark export --to html`: the page of `floodmark view` in one file, with its answers inside.
+//! `floodmark export --to html`: the page of `floodmark view` in one file, with its answers included.
 
 use std::fs::Permissions;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use tempfile::Builder;
 
 use crate::args::ExportArgs;
 use crate::commands::export::{beside, check_device};
-use crate::server::{Shown, save};
+use crate::server::{ShownTraces, save};
 use crate::text::failure::{Context, Problem, Result};
 use crate::text::output;
 use crate::text::progress::Progress;
@@ -29,7 +29,7 @@ pub(crate) fn export_page(args: &ExportArgs) -> Result<()> {
     if !is_stdout && to.exists() && !args.force {
         return Err(Problem::OutputExists).with_context(failed);
     }
-    let shown = Shown::open(&paths, false)?;
+    let shown = ShownTraces::open(&paths, false)?;
     for trace in &shown.traces {
         output::losses(&trace.now().trace.losses, &format!("{}: ", trace.name));
     }
@@ -48,16 +48,16 @@ pub(crate) fn export_page(args: &ExportArgs) -> Result<()> {
     }
     write(&to, page.as_bytes(), args.force).with_context(failed)?;
     let traces = plural(shown.traces.len() as u64, "trace");
-    output::talk(&format!("wrote {traces} to `{}`; {}\n", to.display(), args.to.reader()));
+    output::note(&format!("wrote {traces} to `{}`; {}\n", to.display(), args.to.reader()));
     Ok(())
 }
 
-/// The page of one trace, with its answers inside.
+/// The page of one trace, with its answers included.
 pub fn page_of(trace: &Trace, device: Option<Device>) -> Result<String, ExportError> {
-    Ok(save(&Shown::from_trace(trace), device, |_, _| {})?)
+    Ok(save(&ShownTraces::from_trace(trace), device, |_, _| {})?)
 }
 
-/// A reader that has seen enough (`| head`) is no failure.
+/// Writes to stdout. A closed pipe (`| head`) is not an error.
 fn to_stdout(bytes: &[u8]) -> io::Result<()> {
     let mut out = output::raw();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -66,10 +66,10 @@ fn to_stdout(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Half a file looks like a whole one: it gets its name when it is whole.
+/// Writes a temporary file, and renames it when it is complete.
 fn write(to: &Path, bytes: &[u8], force: bool) -> Result<()> {
     let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // Readable for whom a new file is: a report is there to be handed on.
+    // The mode of any new file, not the private one of a temporary file: users pass the page on.
     let mut file = Builder::new()
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder.unwrap_or(Path::new(".")))?;
@@ -80,7 +80,7 @@ fn write(to: &Path, bytes: &[u8], force: bool) -> Result<()> {
 }
 
 impl ExportArgs {
-    /// All traces that were named.
+    /// The given traces.
     fn traces(&self) -> Vec<PathBuf> {
         std::iter::once(&self.trace).chain(&self.more).cloned().collect()
     }

@@ -1,7 +1,6 @@
-//! What can be asked: the paths below `api/` and their parameters, as values.
+//! The requests of the page: the paths below `api/` and their parameters, as types.
 //!
-//! A saved page holds answers under the text of the request (`request`), so that text is the same for the same
-//! question, however its parameters were ordered.
+//! A saved page stores answers by the text of the request ([`request_text`]), which sorts the parameters.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,105 +13,106 @@ use floodmark_trace::Device;
 
 use super::refusal::Refusal;
 
-/// The rows of a report where the request does not say it.
+/// Default number of rows of a report.
 const DEFAULT_ROWS: usize = 500;
 
-/// The tensors of the view of lifetimes where the request does not say it.
+/// Default number of tensors in the view of lifetimes.
 const DEFAULT_TENSORS: usize = 400;
 
-/// The lines that differ from rank to rank where the request does not say it.
+/// Default number of lines that differ between ranks.
 const DEFAULT_LINES: usize = 50;
 
-/// The lines and the modules of an explained failure where the request does not say it.
+/// Default number of lines and of modules of an explained failure.
 const DEFAULT_OWNERS: usize = 10;
 
-/// What names a device.
+/// The expected form of a device, for messages.
 const DEVICE: &str = "a device such as `cuda:0` or `cpu`";
 
-/// A question to one or two of the traces that are shown.
+/// A request about the shown traces.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Ask {
-    /// Which traces there are.
+pub(crate) enum ApiRequest {
+    /// The list of traces.
     Traces,
     /// The peaks of all traces.
     Ranks,
-    /// Which lines differ from trace to trace.
+    /// The lines that differ between traces.
     RankLines { top: usize },
     /// What grew between two traces.
-    Diff { of: OfTwo, what: OfDiff },
-    /// The plan that a trace has.
+    Diff { of: TwoTraces, what: DiffRequest },
+    /// The plan stored in a trace.
     Plan { trace: usize },
-    /// All of one allocation.
+    /// The details of one allocation.
     Allocation { trace: usize, id: u32 },
     /// What filled a device at a moment.
-    Report { of: Of, by: By, at: At, top: usize, frames: FrameChoice },
-    /// Anything else about one device.
-    OfDevice { of: Of, what: OfDevice },
+    Report { of: TraceDevice, by: By, at: At, top: usize, frames: FrameChoice },
+    /// Another request about one device.
+    Device { of: TraceDevice, what: DeviceRequest },
 }
 
-/// A question to two traces.
+/// A request about two traces.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum OfDiff {
+pub(crate) enum DiffRequest {
     /// The rows that changed.
     Rows { by: By, top: usize, frames: FrameChoice },
-    /// Both over time.
+    /// Both traces over time.
     Curves,
-    /// Both as one tree.
+    /// Both traces as one tree.
     Tree { by: IcicleBy, frames: FrameChoice },
 }
 
 /// Two traces, each on a device and at a time.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct OfTwo {
+pub(crate) struct TwoTraces {
     pub(crate) a: usize,
     pub(crate) b: usize,
     pub(crate) sides: DiffSides,
 }
 
-/// A question to one device of a trace.
+/// A request about one device of a trace.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum OfDevice {
-    /// Memory over time: what all parts of the picture have in common.
+pub(crate) enum DeviceRequest {
+    /// Memory over time: what all tiles of the picture share.
     Timeline { by: TimelineBy, axis: Option<AxisBy> },
-    /// A part of it.
+    /// A tile of it.
     TimelineTile { by: TimelineBy, axis: Option<AxisBy>, level: u32, tile: u64 },
-    /// What the program did meanwhile.
+    /// The bands below it: steps, phases, modules.
     Bands,
-    /// A part of the picture of single allocations.
+    /// A tile of the picture of single allocations.
     AllocationTile { axis: Option<AxisBy>, level: u32, tile: u64 },
-    /// The allocation at a point of the picture; of single allocations where `by` is none.
+    /// The allocation at a point of the picture; `by` is `None` for the picture of single allocations.
     Hit { by: Option<TimelineBy>, point: PicturePoint },
-    /// What filled it at a moment, as a tree.
+    /// The allocated bytes at a time, as a tree.
     Icicle { by: IcicleBy, frames: FrameChoice, at: At },
-    /// One function between what called it and what it called; by its name and file, or that with most bytes of its own.
+    /// One function with its callers and callees; by its name and file, or the one with the most bytes of its own.
     Sandwich { frames: FrameChoice, at: At, function: Option<(String, String)> },
     /// The address space at a moment.
     Segments { at: At },
-    /// The address space at a moment, had the allocator had other settings.
+    /// The address space at a moment, simulated with other allocator settings.
     SimulatedSegments { at: At, alloc_conf: String },
     /// Wasted memory over time.
     Fragmentation,
-    /// The lives of its largest tensors between two times.
+    /// The lifetimes of its largest tensors between two times.
     Lifetimes { from: f64, to: f64, top: usize },
-    /// What changed between two times.
+    /// The changes between two times.
     Range { from: f64, to: f64, by: RangeBy, top: usize },
-    /// The steps, and what grows with them.
+    /// The steps, and the lines that grow with them.
     Steps,
     /// Why the last allocation failed.
     Oom { top: usize },
     /// The source files with allocated bytes.
     SourceFiles { at: At },
-    /// A source file with the bytes of its lines; its text may be read from this machine where the trace has no copy.
+    /// A source file with the bytes of its lines; reads its text from this machine if allowed and the trace has no
+    /// copy.
     Source { at: At, file: String, reads_disk: bool },
-    /// What to change.
+    /// Advice.
     Advice,
-    /// What other allocator settings would have done.
+    /// The simulation of other allocator settings.
     Sweep,
 }
 
-/// A device of a trace; that with the highest peak where none is named.
+/// A device of a trace; `None` for the one with the highest peak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Of {
+pub(crate) struct TraceDevice {
     pub(crate) trace: usize,
     pub(crate) device: Option<Device>,
 }
@@ -120,10 +120,10 @@ pub(crate) struct Of {
 /// The parameters of a request.
 pub(crate) type Parameters = BTreeMap<String, String>;
 
-impl Ask {
-    /// Understands a request: the path below `api/`, and its parameters.
+impl ApiRequest {
+    /// Parses a request: the path below `api/`, and its parameters.
     pub(crate) fn parse(path: &str, parameters: &Parameters) -> Result<Self, Refusal> {
-        let given = Given(parameters);
+        let given = ParameterReader(parameters);
         Ok(match path {
             "traces" => Self::Traces,
             "ranks" => Self::Ranks,
@@ -132,12 +132,12 @@ impl Ask {
             }
             "diff" => {
                 let (by, top, frames) = (given.grouping()?, given.rows()?, given.frames()?);
-                Self::Diff { of: given.two()?, what: OfDiff::Rows { by, top, frames } }
+                Self::Diff { of: given.two()?, what: DiffRequest::Rows { by, top, frames } }
             }
-            "diff/curves" => Self::Diff { of: given.two()?, what: OfDiff::Curves },
+            "diff/curves" => Self::Diff { of: given.two()?, what: DiffRequest::Curves },
             "diff/tree" => {
                 let (by, frames) = (given.tree()?, given.frames()?);
-                Self::Diff { of: given.two()?, what: OfDiff::Tree { by, frames } }
+                Self::Diff { of: given.two()?, what: DiffRequest::Tree { by, frames } }
             }
             "plan" => Self::Plan { trace: given.trace("trace")? },
             "allocation" => Self::Allocation {
@@ -151,26 +151,26 @@ impl Ask {
                 top: given.rows()?,
                 frames: given.frames()?,
             },
-            other => Self::OfDevice {
-                what: OfDevice::parse(other, &given)?,
+            other => Self::Device {
+                what: DeviceRequest::parse(other, &given)?,
                 of: given.trace_and_device()?,
             },
         })
     }
 
-    /// The traces that the answer depends on; none means all of them.
+    /// The traces that the answer depends on; empty for all of them.
     pub(crate) fn traces(&self) -> Vec<usize> {
         match self {
             Self::Traces | Self::Ranks | Self::RankLines { .. } => Vec::new(),
-            Self::Report { of, .. } | Self::OfDevice { of, .. } => vec![of.trace],
+            Self::Report { of, .. } | Self::Device { of, .. } => vec![of.trace],
             Self::Allocation { trace, .. } | Self::Plan { trace } => vec![*trace],
             Self::Diff { of, .. } => vec![of.a, of.b],
         }
     }
 }
 
-impl OfDevice {
-    fn parse(path: &str, given: &Given<'_>) -> Result<Self, Refusal> {
+impl DeviceRequest {
+    fn parse(path: &str, given: &ParameterReader<'_>) -> Result<Self, Refusal> {
         let level = || given.needed("level", "a level of enlargement");
         let tile = || given.needed("tile", "the number of a tile");
         Ok(match path {
@@ -228,7 +228,7 @@ impl OfDevice {
 }
 
 /// The text of a request: the path below the token, and the parameters in the order of their names.
-pub(crate) fn request(path: &str, parameters: &Parameters) -> String {
+pub(crate) fn request_text(path: &str, parameters: &Parameters) -> String {
     let mut text = format!("api/{path}");
     for (at, (name, value)) in parameters.iter().enumerate() {
         let _ = write!(text, "{}{name}={value}", if at == 0 { '?' } else { '&' });
@@ -236,10 +236,10 @@ pub(crate) fn request(path: &str, parameters: &Parameters) -> String {
     text
 }
 
-/// Parameters, each to be understood.
-struct Given<'a>(&'a Parameters);
+/// Reads the parameters of a request.
+struct ParameterReader<'a>(&'a Parameters);
 
-impl Given<'_> {
+impl ParameterReader<'_> {
     fn get<T: FromStr>(
         &self,
         name: &'static str,
@@ -266,15 +266,15 @@ impl Given<'_> {
         self.get("device", DEVICE)
     }
 
-    fn trace_and_device(&self) -> Result<Of, Refusal> {
-        Ok(Of { trace: self.trace("trace")?, device: self.device()? })
+    fn trace_and_device(&self) -> Result<TraceDevice, Refusal> {
+        Ok(TraceDevice { trace: self.trace("trace")?, device: self.device()? })
     }
 
     fn stacked(&self) -> Result<TimelineBy, Refusal> {
         self.or("by", TimelineBy::Category, "`category`, `module`, `phase` or `line`")
     }
 
-    /// None for the picture of single allocations.
+    /// `None` for the picture of single allocations.
     fn stacked_or_not(&self) -> Result<Option<TimelineBy>, Refusal> {
         let is_of_allocations = self.0.get("by").is_some_and(|by| by == "allocation");
         if is_of_allocations { Ok(None) } else { self.stacked().map(Some) }
@@ -321,9 +321,9 @@ impl Given<'_> {
         self.get("axis", "`time`, `events` or `steps`")
     }
 
-    fn two(&self) -> Result<OfTwo, Refusal> {
+    fn two(&self) -> Result<TwoTraces, Refusal> {
         let device = |name| self.get(name, DEVICE);
-        Ok(OfTwo {
+        Ok(TwoTraces {
             a: self.needed("a", "the number of a trace")?,
             b: self.needed("b", "the number of a trace")?,
             sides: DiffSides {
@@ -350,25 +350,25 @@ mod tests {
 
     #[test]
     fn a_request_without_parameters_means_the_first_trace() {
-        let of = Of { trace: 0, device: None };
-        let ask = Ask::OfDevice { of, what: OfDevice::Steps };
-        assert_eq!(Ask::parse("steps", &Parameters::new()).unwrap(), ask);
+        let of = TraceDevice { trace: 0, device: None };
+        let request = ApiRequest::Device { of, what: DeviceRequest::Steps };
+        assert_eq!(ApiRequest::parse("steps", &Parameters::new()).unwrap(), request);
     }
 
     #[test]
     fn a_wrong_parameter_is_named() {
-        let refusal = Ask::parse("report", &parameters("by=colour")).unwrap_err();
+        let refusal = ApiRequest::parse("report", &parameters("by=colour")).unwrap_err();
         assert_eq!(refusal.to_string(), "`by` is `colour`; it must be a grouping such as `line`");
-        let refusal = Ask::parse("allocation", &parameters("trace=0")).unwrap_err();
+        let refusal = ApiRequest::parse("allocation", &parameters("trace=0")).unwrap_err();
         assert_eq!(refusal.to_string(), "`id` is missing: the number of an allocation");
-        let refusal = Ask::parse("../../etc/passwd", &Parameters::new()).unwrap_err();
+        let refusal = ApiRequest::parse("../../etc/passwd", &Parameters::new()).unwrap_err();
         assert_eq!(refusal.to_string(), "there is no `api/../../etc/passwd`");
     }
 
     #[test]
     fn the_order_of_parameters_does_not_matter() {
-        let one = request("report", &parameters("trace=0&by=line"));
-        assert_eq!(one, request("report", &parameters("by=line&trace=0")));
+        let one = request_text("report", &parameters("trace=0&by=line"));
+        assert_eq!(one, request_text("report", &parameters("by=line&trace=0")));
         assert_eq!(one, "api/report?by=line&trace=0");
     }
 }
