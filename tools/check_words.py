@@ -67,10 +67,29 @@ WORDS = {
     ),
     r"out of the program's sight": "hidden from the program",
     r"(?:is|are) said to": "is: name who states it",
+    r"no place to be reported": "there is nowhere to report it",
+    r"as far as we know": "if known",
+    r"that we cannot": "which is not possible: name what cannot do it",
+    r"handed on": "forwarded, passed",
+    r"looks whether": "checks whether, returns whether",
+    r"whose turn it is": "the next one",
+    r"so (?:lately|long a time)": "within this time",
+    r"(?:is|was) left to do": "the next action",
+    r"hears? how": "is called with, receives",
+    r"our fault": "an internal error",
 }
 
 # Names in code, where upper and lower case count.
 NAMES = {
+    r"(?:struct|enum) (?:Said|LeftToDo|Harmless|Trouble)\b": (
+        "what it is, such as `CommandOutput`, `NextAction` or `EscapingWriter`"
+    ),
+    r"let (?:mut )?said\b(?! = \"\")|fn said\b|[.]said\b": "what it has, such as `stderr`",
+    r"objection\b": "`failure`",
+    r"NotAn?(?:Axis|Grouping|Icicle|Moment|Range|Timeline)\b|NotFrames\b": "`InvalidValue`",
+    r"record[.](?:stack|addr|bytes|requested|allocated|reserved)\b(?!\()": (
+        "a reader or constructor of `Record` for its kind"
+    ),
     r"(?:struct|enum|class|trait) (?:Page|Course|Pulse)\b": (
         "a noun of the domain, such as `AnswerText`, `OutputStyle` or `LiveSummary`"
     ),

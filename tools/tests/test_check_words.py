@@ -61,6 +61,24 @@ from check_words import problems
         ("fn linked_by_nobody() {", "linked_by_nobody"),
         ("pub(crate) fn tell_work(at: u32) {", "fn tell_work"),
         ("unsafe fn make_and_tell(handle: i32) {", "make_and_tell"),
+        ("// A failure here has no place\n// to be reported.", "no place // to be reported"),
+        ("/// torch's total, as far as we know it.", "as far as we know"),
+        ("/// Written by a process that we cannot see.", "that we cannot"),
+        ("/// Why a line is not handed on.", "handed on"),
+        ("/// Looks whether it grew.", "Looks whether"),
+        ("    /// Whose turn it is to be read.", "Whose turn it is"),
+        ("/// A file that has grown so lately.", "so lately"),
+        ("/// Returns what is left to do.", "is left to do"),
+        ("/// The caller hears how much is used.", "hears how"),
+        ("// It panicked: that is our fault.", "our fault"),
+        ("pub(crate) struct Said {", "struct Said"),
+        ("pub enum LeftToDo {", "enum LeftToDo"),
+        ("    let said = description(schema);", "let said"),
+        ("    fn said(&self) -> String {", "fn said"),
+        ("    planned.said.print();", ".said"),
+        ("    Ok(Output { objection, text })", "objection"),
+        ("pub struct NotAnAxis;", "NotAnAxis"),
+        ("    record.stack = label;", "record.stack"),
     ],
 )
 def test_a_refused_word_is_named_with_its_line(text, said):
@@ -85,6 +103,8 @@ def test_a_refused_word_is_named_with_its_line(text, said):
         'pwd.getpwnam("nobody")',
         "let giveback = out;",
         "the program's sights",
+        "record.stack()",
+        "ordinary words said aloud",
     ],
 )
 def test_other_words_are_fine(text):

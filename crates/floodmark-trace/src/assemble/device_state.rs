@@ -82,7 +82,7 @@ impl DeviceState {
         }
     }
 
-    /// torch's total, as far as we know it.
+    /// torch's total; without one, the sum of the events.
     pub(crate) fn total(&self) -> u64 {
         self.allocated.saturating_add(self.unseen.unwrap_or(0))
     }
