@@ -41,7 +41,7 @@ describe("a program that was recorded with its source", () => {
   it("shows the bytes beside the line that allocated them", async () => {
     const served = await serve(stored);
     const { page, complaints } = await open(used.browser, `${served.url}#view=source`);
-    expect(await page.locator(".source-head").innerText()).toContain("the copy that the trace has");
+    expect(await page.locator(".source-head").innerText()).toContain("the copy in the trace");
     const hot = page.locator(".source-code li", { hasText: "four MiB" });
     expect(await hot.locator(".gutter").innerText()).toMatch(/^12\.00 MiB/);
     expect(await hot.locator(".number").innerText()).toBe("5");

@@ -2,7 +2,7 @@
 
 import type { Answer, Path, Query } from "./questions";
 import { questionText } from "./questions";
-import { ApiError, type Follower, isCalledOff, type Source } from "./source";
+import { ApiError, type Follower, isCancelled, type Source } from "./source";
 import type { Grown, Problem } from "./types.gen";
 
 export class HttpSource implements Source {
@@ -32,7 +32,7 @@ export class HttpSource implements Source {
     try {
       return await fetch(address, signal ? { signal } : {});
     } catch (error) {
-      if (isCalledOff(error)) throw error;
+      if (isCancelled(error)) throw error;
       throw new ApiError(
         "`floodmark view` does not answer",
         "start it again, and open the address that it prints",

@@ -1,10 +1,10 @@
-// Which source this page has: the answers stored in it, or else the server that it came from.
+// Chooses the source of answers: those stored in the page, or else the server that sent it.
 
 import { HttpSource } from "./http";
 import type { Source } from "./source";
 import { type Stored, StoredSource } from "./stored";
 
-/** The element that a saved page has its answers in: gzip of JSON, as Base64. */
+/** The element of a saved page with its answers: JSON, compressed with gzip, as Base64. */
 const ANSWERS = "floodmark-answers";
 
 export async function openSource(page: Document): Promise<Source> {

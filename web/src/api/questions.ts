@@ -1,4 +1,4 @@
-// Every question that the page can ask: its path, what it takes, what it answers.
+// Every request of the page: its path, its parameters and its answer.
 
 import type {
   AdviceReport,
@@ -31,7 +31,7 @@ import type {
   Traces,
 } from "./types.gen";
 
-/** A moment: `peak`, `end`, `oom`, or seconds since the recording began. */
+/** A chosen time: `peak`, `end`, `oom`, or seconds since the recording began. */
 export type At = "peak" | "end" | "oom" | number;
 
 interface OfTrace {
@@ -43,7 +43,7 @@ interface OfDevice extends OfTrace {
 interface Grouped extends OfDevice {
   by: string;
 }
-/** Two recordings, each on a device and at a time. */
+/** Parameters of a comparison: two recordings, each on a device and at a time. */
 interface OfTwo {
   a: number;
   b: number;
@@ -53,13 +53,13 @@ interface OfTwo {
   at_b: At;
 }
 interface Framed {
-  /** `all` where frames of frameworks are wanted too. */
+  /** `all` to include frames of frameworks. */
   frames?: string;
 }
 interface Tree extends Framed {
   by: "stack" | "module";
 }
-/** A picture over time; where no axis is asked for, time as it passes. */
+/** Parameters of a picture over time; the default axis is plain time. */
 interface Along {
   axis?: AxisBy | undefined;
 }
@@ -68,7 +68,7 @@ interface Tile extends Along {
   tile: number;
 }
 
-/** Path → what is asked with it and what comes back. */
+/** Path → query and answer. */
 export interface Questions {
   traces: { query: Record<never, never>; answer: Traces };
   timeline: { query: Grouped & Along; answer: Timeline };
@@ -106,7 +106,7 @@ export type Path = keyof Questions;
 export type Query<P extends Path> = Questions[P]["query"];
 export type Answer<P extends Path> = Questions[P]["answer"];
 
-/** A question as text: `report?trace=0&device=cpu&by=line&at=peak`. */
+/** A request as text: `report?trace=0&device=cpu&by=line&at=peak`. */
 export function questionText<P extends Path>(path: P, query: Query<P>): string {
   const pairs = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {

@@ -4,22 +4,22 @@ import type { Answer, Path, Query } from "./questions";
 import type { Grown } from "./types.gen";
 
 export interface Source {
-  /** Whether answers are those that were stored with the page: then not every moment can be asked for. */
+  /** Whether answers were stored with the page: then only some times are available. */
   readonly isStored: boolean;
-  /** Asks. Throws an [`ApiError`] with what the source says, an `AbortError` when it was called off. */
+  /** Requests an answer. Throws the source's [`ApiError`], or an `AbortError` after `signal`. */
   ask<P extends Path>(path: P, query: Query<P>, signal?: AbortSignal): Promise<Answer<P>>;
-  /** Listens to a recording that grows; the function returned ends it. */
+  /** Follows a growing recording; returns a function that stops. */
   follow(listener: Follower): () => void;
 }
 
 export interface Follower {
   grown(news: Grown): void;
   ended(): void;
-  /** The server does not answer any more, or does so again. */
+  /** Called when the server stops answering, and when it answers again. */
   connected(isConnected: boolean): void;
 }
 
-/** What went wrong, in the words of the source. */
+/** An error that the source reported. */
 export class ApiError extends Error {
   readonly hint: string | null;
 
@@ -30,7 +30,7 @@ export class ApiError extends Error {
   }
 }
 
-/** A saved page has some answers only: that is no fault. */
+/** A saved page does not have this answer, which is not a fault. */
 export class NotSaved extends ApiError {
   constructor() {
     super("a saved page does not have this", "open the recording with `floodmark view`");
@@ -38,7 +38,7 @@ export class NotSaved extends ApiError {
   }
 }
 
-/** Whether a question was called off, which is no fault. */
-export function isCalledOff(error: unknown): boolean {
+/** Whether a request was cancelled, which is not a fault. */
+export function isCancelled(error: unknown): boolean {
   return error instanceof Error && error.name === "AbortError";
 }

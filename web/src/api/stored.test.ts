@@ -34,7 +34,7 @@ describe("a saved page", () => {
     expect(await page().ask("timeline/tile", { ...query, tile: 2 })).toEqual({ level: 0, tile: 0 });
   });
 
-  it("goes to the nearest moment that was saved", async () => {
+  it("returns the nearest saved time", async () => {
     const found = await page().ask("report", { ...about, by: "line", at: 1.2, top: 5000 });
     expect(found.at.seconds).toBe(1.5);
     expect((await page().ask("report", { ...about, by: "line", at: "peak" })).at.seconds).toBe(2);

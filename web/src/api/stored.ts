@@ -1,15 +1,14 @@
-// Answers that were stored in the page when it was saved.
-//
-// Only some moments and tiles are there. A question for a moment goes to the nearest one, a question for a tile
-// that is too fine to the coarser one around it (which says its own level and span), one for a window to that for
-// the whole; any other that was not stored is refused in words.
+// Answers that were stored in the page when it was saved. Only some times and tiles are stored. A
+// request for a time gets the nearest one, for a fine tile the coarser one around it (which has its
+// own level and span), for a window the whole recording; any other request that was not stored
+// throws `NotSaved`.
 
 import type { Answer, Path, Query } from "./questions";
 import { questionText } from "./questions";
 import { ApiError, NotSaved, type Source } from "./source";
 import type { Traces } from "./types.gen";
 
-/** Question as text → answer. */
+/** Request as text → answer. */
 export type Stored = Readonly<Record<string, unknown>>;
 
 export class StoredSource implements Source {
@@ -40,7 +39,7 @@ export class StoredSource implements Source {
     if ("top" in query) yield* this.candidates(path, without(query, "top"));
   }
 
-  /** The same question about the whole recording. */
+  /** The same request for the whole recording. */
   private *whole<Q extends object>(query: Q): Generator<Q> {
     const { trace } = query as unknown as { trace: number };
     const to = this.traces()?.traces.find((card) => card.id === trace)?.summary.seconds;
@@ -78,7 +77,7 @@ function without<Q extends object>(query: Q, name: string): Q {
   return Object.fromEntries(Object.entries(query).filter(([key]) => key !== name)) as Q;
 }
 
-/** The same question in the same words, whatever the order of its fields, with or without `api/`. */
+/** A request with its fields in a fixed order, without `api/`. */
 function sorted(text: string): string {
   const [path, query = ""] = text.replace(/^api\//, "").split("?") as [string, string?];
   const pairs = new URLSearchParams(query);
@@ -87,7 +86,7 @@ function sorted(text: string): string {
   return rest === "" ? path : `${path}?${rest}`;
 }
 
-/** An answer, or the refusal that was stored in its place. */
+/** The stored answer; throws if an error was stored in its place. */
 function opened<P extends Path>(found: unknown): Answer<P> {
   if (typeof found === "object" && found !== null && "error" in found) {
     const { error, hint } = found as { error: string; hint?: string | null };

@@ -1,4 +1,5 @@
-// Where in a picture over time a time lies, and which time lies where: straight between the knots of an axis.
+// Converts between times and positions of a picture over time, linearly between the knots of an
+// axis.
 
 import { formatTimeTick } from "./seconds";
 import { multiples, timeTicks } from "./ticks";
@@ -20,11 +21,11 @@ export interface TimeAxis {
   /** The position of the end. */
   readonly length: number;
   readonly knots: readonly Knot[];
-  /** Idle stretches that are short, in seconds. */
+  /** Idle intervals that the axis shortens, in seconds. */
   readonly breaks: readonly Span[];
 }
 
-/** Time as it passes. */
+/** A linear time axis. */
 export function plainAxis(seconds: number): TimeAxis {
   const knots = [
     { seconds: 0, position: 0 },
@@ -33,22 +34,22 @@ export function plainAxis(seconds: number): TimeAxis {
   return { by: "time", length: seconds, knots, breaks: [] };
 }
 
-/** The same axis for a recording that is longer by now: it goes on as fast as at its end. */
+/** The same axis for a recording that has grown, extended with the slope at its end. */
 export function axisUntil(axis: TimeAxis, seconds: number): TimeAxis {
   return { ...axis, length: positionOf(axis.knots, seconds) };
 }
 
-/** Where a time lies. */
+/** The position of a time. */
 export function positionOf(knots: readonly Knot[], seconds: number): number {
   return between(knots, seconds, "seconds", "position");
 }
 
-/** The time that lies there. */
+/** The time at a position. */
 export function secondsAt(knots: readonly Knot[], position: number): number {
   return between(knots, position, "position", "seconds");
 }
 
-/** Where the two ends of a stretch of time lie. */
+/** The positions of the two ends of an interval. */
 export function positionsOf(knots: readonly Knot[], { from, to }: Span): Span {
   return { from: positionOf(knots, from), to: positionOf(knots, to) };
 }
@@ -58,7 +59,7 @@ export function timesBetween(knots: readonly Knot[], { from, to }: Span): Span {
   return { from: secondsAt(knots, from), to: secondsAt(knots, to) };
 }
 
-/** The last time before a position, to the microsecond: what the column that ends there shows. */
+/** The last microsecond before a position: the end of the column that ends there. */
 export function lastTimeBefore(knots: readonly Knot[], position: number): number {
   const micros = Math.ceil(secondsAt(knots, position) * 1e6 - 1e-3);
   return Math.max(0, micros - 1) / 1e6;
@@ -70,8 +71,8 @@ export interface AxisTick {
 }
 
 /**
- * What stands under an axis between two positions, at most about `most` of them. After the last of `steps` comes what
- * is not a step.
+ * The ticks of an axis between two positions, at most about `most`. Events after the last of
+ * `steps` belong to no step. /
  */
 export function axisTicks(
   axis: TimeAxis,
@@ -99,7 +100,7 @@ export function axisTicks(
 
 function countTicks(by: "events" | "steps", span: Span, most: number): AxisTick[] {
   const { step, at } = timeTicks(span.from, span.to, most);
-  // A part of a step is named where less than one is shown, a part of an event never.
+  // Less than one step gets a tick at a fraction of a step; events only get whole numbers.
   const least = by === "events" || span.to - span.from >= 1 ? 1 : 0;
   const all = step < least ? multiples(span.from, span.to, least) : at;
   return all.map((position) => {
@@ -108,7 +109,7 @@ function countTicks(by: "events" | "steps", span: Span, most: number): AxisTick[
   });
 }
 
-/** What of a stretch of time is not idle. */
+/** The parts of an interval that are not idle. */
 function betweenBreaks(breaks: readonly Span[], shown: Span): Span[] {
   const found: Span[] = [];
   let from = shown.from;
@@ -134,7 +135,7 @@ function between(
     if ((knots[middle] as Knot)[from] <= value) low = middle + 1;
     else high = middle;
   }
-  // Beyond the ends it goes on as fast as before.
+  // Beyond the ends, extend with the slope of the last segment.
   const after = Math.min(Math.max(low, 1), knots.length - 1);
   const [one, other] = [knots[after - 1], knots[after]];
   if (!one || !other) return value;

@@ -8,7 +8,7 @@ export function formatBytes(bytes: number): string {
   if (bytes < 1024) return `${Math.round(bytes)} B`;
   let value = bytes / 1024;
   let unit = 0;
-  // 1023.95 would round to 1024.0: it belongs to the next unit.
+  // 1023.95 would round to 1024.0, so it gets the next unit.
   while (value >= 1023.95 && unit + 1 < UNITS.length) {
     value /= 1024;
     unit += 1;
@@ -22,7 +22,7 @@ export function formatChange(bytes: number): string {
   return bytes > 0 ? `+${formatBytes(bytes)}` : formatBytes(bytes);
 }
 
-/** A round number of bytes for an axis: `1.5 GiB`, without digits that say nothing. */
+/** A round number of bytes for an axis: `1.5 GiB`, without trailing zeros. */
 export function formatTick(bytes: number): string {
   if (bytes === 0) return "0";
   let value = bytes;
@@ -35,7 +35,7 @@ export function formatTick(bytes: number): string {
   return `${Number(value.toFixed(2))} ${unit}`;
 }
 
-/** `12.3 %` of a whole; `<0.1 %` of what is not nothing; empty where there is no whole. */
+/** `12.3 %` of a whole; `<0.1 %` for a small non-zero part; empty if the whole is 0. */
 export function formatShare(part: number, whole: number): string {
   if (whole <= 0) return "";
   const percent = (100 * part) / whole;

@@ -1,11 +1,11 @@
-// What an advice says to do, taken apart into words and what can be typed.
+// Splits the text of an advice into words and code.
 
 export interface Piece {
   readonly text: string;
   readonly isCode: boolean;
 }
 
-/** Settings of the environment are code as a whole; elsewhere code stands in backticks. */
+/** An environment setting is one piece of code; in other texts code is in backticks. */
 export function changePieces(change: string): Piece[] {
   if (/^(export|unset) /.test(change)) return [{ text: change, isCode: true }];
   return change
@@ -14,7 +14,7 @@ export function changePieces(change: string): Piece[] {
     .filter((piece) => piece.text !== "");
 }
 
-/** What to type for settings of the allocator; the empty ones are torch's own. */
+/** The shell command for settings of the allocator; empty settings are torch's defaults. */
 export function settingsCommand(conf: string): string {
   return conf === "" ? "unset PYTORCH_CUDA_ALLOC_CONF" : `export PYTORCH_CUDA_ALLOC_CONF=${conf}`;
 }

@@ -5,7 +5,7 @@
 
 export interface Inks {
   readonly isDark: boolean;
-  /** The page, and what lies on it. */
+  /** Backgrounds of the page and of its panels. */
   readonly ground: string;
   readonly panel: string;
   readonly raised: string;
@@ -13,10 +13,10 @@ export interface Inks {
   readonly ink: string;
   readonly quiet: string;
   readonly onAccent: string;
-  /** Lines between things, lines behind things. */
+  /** Borders, and grid lines. */
   readonly edge: string;
   readonly grid: string;
-  /** What can be pressed, what is chosen, what is wrong, what grew and what shrank. */
+  /** Controls, the selection, errors, growth and shrinkage. */
   readonly accent: string;
   readonly chosen: string;
   readonly alarm: string;
@@ -35,18 +35,19 @@ export interface Inks {
   /** Parts of a bar that must differ from the panel: memory in use, and free memory. */
   readonly fill: string;
   readonly freeFill: string;
-  /** Groups, in order; `rest` is what all others together have. */
+  /** Groups, in order; `rest` is the sum of all others. */
   readonly groups: readonly string[];
   readonly rest: string;
-  /** What was live before the recording. */
+  /** Blocks from before the recording. */
   readonly before: string;
   /** Phases above a timeline: greys, which no category has. */
   readonly phases: Readonly<Record<"forward" | "backward" | "optimizer" | "other", string>>;
 }
 
 /**
- * Searched for from hues of Okabe and Ito: each reaches 3:1 against its panel, every two differ by 17 or more (CIE76), and by 10
- * for an eye that lacks one kind of cones. A group has about the same hue in both themes.
+ * Derived from the hues of Okabe and Ito: each has a contrast of 3:1 to its panel, and every two
+ * differ by 17 or more (CIE76), and by 10 with any kind of colour blindness. A group has about the
+ * same hue in both themes. /
  */
 const LIGHT_GROUPS: readonly string[] = [
   "#1057b6",
@@ -156,7 +157,7 @@ const CATEGORIES: Readonly<Record<string, number>> = {
   "KV cache": 10,
 };
 
-/** So have the phases that every training has. */
+/** Colours of the phases of a training, also fixed. */
 const PHASES: Readonly<Record<string, number>> = { forward: 1, backward: 5, optimizer: 6 };
 
 /** The colour of a group: by its name where it is a category, else by its index in the order. */
@@ -165,7 +166,7 @@ export function groupColour(inks: Inks, name: string, index: number): string {
   if (name === "before recording") return inks.before;
   if (name === "outside" || name.startsWith("(no ")) return inks.rest;
   const known = [CATEGORIES, PHASES].find((names) => Object.hasOwn(names, name))?.[name];
-  // Of fourteen groups that all have names of their own, the smallest has no colour left.
+  // There are fewer colours than groups: the smallest group gets that of the rest.
   return inks.groups[known ?? index] ?? inks.before;
 }
 
@@ -181,17 +182,17 @@ export function phaseGrey(inks: Inks, name: string): string {
   return phases.other;
 }
 
-/** The colour of a phase; those with names of their own share one. */
+/** The colour of a phase; phases that the user named share one. */
 export function phaseColour(inks: Inks, name: string): string {
   return groupColour(inks, name, 3);
 }
 
-/** The darker or lighter of two that can be read on a colour. */
+/** The dark or the light text colour, whichever has more contrast on a colour. */
 export function readableOn(colour: string): string {
   return contrast(colour, "#ffffff") >= contrast(colour, "#10161d") ? "#ffffff" : "#10161d";
 }
 
-/** How well two colours can be distinguished, 1 to 21 (WCAG 2). */
+/** The contrast ratio of two colours, 1 to 21 (WCAG 2). */
 export function contrast(one: string, other: string): number {
   const [low, high] = [luminance(one), luminance(other)].sort((a, b) => a - b) as [number, number];
   return (high + 0.05) / (low + 0.05);

@@ -1,8 +1,8 @@
-// The part of the address after `#`: where the page stands, as names and values.
+// The part of the address after `#`: the state of the page as names and values.
 
 export type Fields = Readonly<Record<string, string>>;
 
-/** Reads `#view=peak&at=1.5`. What is not a pair is left out; the last of two wins. */
+/** Reads `#view=peak&at=1.5`. Ignores parts without `=`; the last of equal names wins. */
 export function parseHash(hash: string): Fields {
   const fields: Record<string, string> = Object.create(null);
   for (const [name, value] of new URLSearchParams(hash.replace(/^#/, ""))) {

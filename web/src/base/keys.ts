@@ -1,27 +1,26 @@
-// The keyboard: who listens to which key, and what the help says of it.
-//
-// A key is what `KeyboardEvent.key` says, with `Shift+` before it for the named keys (`Shift+ArrowLeft`).
+// Keyboard shortcuts: their handlers and their texts for the help. A key is a value of
+// `KeyboardEvent.key`, with `Shift+` before named keys (`Shift+ArrowLeft`).
 
 import { signal } from "@preact/signals";
 
 export interface Key {
-  /** The keys that do it. */
+  /** The keys that run the action. */
   readonly keys: readonly string[];
-  /** What happens, for the help. */
-  readonly says: string;
+  /** The description for the help. */
+  readonly hint: string;
   readonly run: () => void;
 }
 
 export interface KeyGroup {
-  /** Where they work: `Everywhere`, `Timeline`. */
+  /** The heading in the help: `Everywhere`, `Timeline`. */
   readonly title: string;
   readonly keys: readonly Key[];
 }
 
-/** Those that listen now, in the order in which they came. */
+/** The active groups, in the order of registration. */
 export const keyGroups = signal<readonly KeyGroup[]>([]);
 
-/** Listens until what is returned is called. */
+/** Registers a group; returns a function that removes it. */
 export function listen(group: KeyGroup): () => void {
   keyGroups.value = [...keyGroups.peek(), group];
   return () => {
@@ -29,11 +28,11 @@ export function listen(group: KeyGroup): () => void {
   };
 }
 
-/** Runs the action of the event; the handler that came last is called first. */
+/** Runs the action of an event; the last registered group is tried first. */
 export function press(event: KeyboardEvent): boolean {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return false;
   if (isTyping(event.target, event.key)) return false;
-  // Out of a box again, so that keys are keys.
+  // Leave the text box, so that keys are shortcuts again.
   if (event.key === "Escape" && event.target instanceof HTMLInputElement) event.target.blur();
   const name = event.shiftKey && event.key.length > 1 ? `Shift+${event.key}` : event.key;
   for (const group of [...keyGroups.peek()].reverse()) {
@@ -47,7 +46,7 @@ export function press(event: KeyboardEvent): boolean {
   return false;
 }
 
-/** Where keys have a meaning of their own, that meaning stays. */
+/** Whether the focused element handles this key itself. */
 function isTyping(target: EventTarget | null, key: string): boolean {
   if (!(target instanceof HTMLElement)) return false;
   if (target.isContentEditable || target.matches("input:not([type=checkbox]), textarea, select")) {

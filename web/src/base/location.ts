@@ -5,7 +5,7 @@ export interface Location {
   readonly line: number;
 }
 
-/** The file and the line of a location; null where a text is none. */
+/** The file and the line of a location; null for other texts. */
 export function parseLocation(text: string): Location | null {
   const found = /^([^<].*?):(\d+)(?: \(.*\))?$/s.exec(text);
   const [, file = "", line = ""] = found ?? [];

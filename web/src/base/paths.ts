@@ -1,8 +1,8 @@
-// Locations of the program, as short as they can be without being wrong.
+// Shortens locations of the program without making them ambiguous.
 
 const PACKAGES = ["/site-packages/", "/dist-packages/"];
 
-/** What is left of a path, or of a text that begins with one, below the folder of installed packages. */
+/** A path, or a text that begins with one, relative to the folder of installed packages. */
 export function shortPath(text: string): string {
   for (const packages of PACKAGES) {
     const at = text.lastIndexOf(packages);
@@ -12,9 +12,9 @@ export function shortPath(text: string): string {
 }
 
 /**
- * The text, and ever shorter forms of it: of a location the folders go first, then the class, then the function; of a
- * module the outer ones. The rule is that of the terminal (`short_location.rs`), and `fixtures/locations.json` tests
- * both.
+ * The text and shorter and shorter forms of it: a location loses its folders, then its class, then
+ * its function; a module loses its outer names. The rule is that of the terminal
+ * (`short_location.rs`), and `fixtures/locations.json` tests both. /
  */
 export function shorterForms(text: string): string[] {
   const short = shortPath(text);
@@ -46,7 +46,7 @@ function withoutFolders(path: string, mark: string): string[] {
   return forms;
 }
 
-/** A location without its folders, and the folders. What is no location stays whole. */
+/** A location without its folders, and the folders. Other texts stay whole. */
 export function splitLocation(text: string): { name: string; folder: string } {
   const found = /^([^\s(]*\/)([^/\s]+(?::\d+|\.\w+)(?:$| .*$))/s.exec(text);
   if (!found) return { name: text, folder: "" };
@@ -54,13 +54,13 @@ export function splitLocation(text: string): { name: string; folder: string } {
   return { name, folder: folder.replace(/(?!^)\/$/, "") };
 }
 
-/** The longest form that has this many letters; where none has, the shortest. */
+/** The longest form with at most this many letters, or the shortest form. */
 export function nameTail(text: string, letters: number): string {
   const forms = shorterForms(text);
   return forms.find((form) => form.length <= letters) ?? forms.at(-1) ?? text;
 }
 
-/** The last `parts` of a path: enough to recognise a file where room is short. */
+/** The last `parts` of a path, for small spaces. */
 export function pathTail(text: string, parts = 2): string {
   const folders = (form: string) => form.split("/").filter((one) => one !== "" && one !== "…");
   return shorterForms(text).find((form) => folders(form).length <= parts) ?? text;

@@ -1,4 +1,4 @@
-// Whether anything is still under way: questions that are asked, pictures that are not drawn yet.
+// Counts pending work: requests without an answer, pictures that are not drawn yet.
 //
 // The page's root shows it as `data-idle`.
 
@@ -6,13 +6,13 @@ import { computed, signal } from "@preact/signals";
 
 const count = signal(0);
 
-/** True while nothing is under way. */
+/** True while no work is pending. */
 export const idle = computed(() => count.value === 0);
 
-/** Says that something began; call what is returned once it has ended, however it ended. */
+/** Begins a piece of work; returns a function to call when it has ended, also after an error. */
 export function begin(): () => void {
   let open = true;
-  // Read without subscribing: an effect may begin and end things.
+  // Read without subscribing: an effect may begin and end work.
   count.value = count.peek() + 1;
   return () => {
     if (!open) return;

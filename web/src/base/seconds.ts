@@ -1,11 +1,11 @@
-// Moments and lengths of time.
+// Times and durations as text.
 
-/** A moment of the recording, as the terminal says it: `1.468 s`. */
+/** A time of the recording, as in the terminal: `1.468 s`. */
 export function formatSeconds(seconds: number): string {
   return `${seconds.toFixed(3)} s`;
 }
 
-/** A length of time in the unit that fits: `12.3 ms`, `4.56 s`, `3 min 20 s`. */
+/** A duration in a suitable unit: `12.3 ms`, `4.56 s`, `3 min 20 s`. */
 export function formatDuration(seconds: number): string {
   const size = Math.abs(seconds);
   if (size < 1e-6) return "0 s";

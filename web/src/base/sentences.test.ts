@@ -11,7 +11,7 @@ const moment = {
   reserved: 14.2 * 2 ** 30,
 };
 
-it("a moment is said as the terminal says it", () => {
+it("formats a chosen time like the terminal", () => {
   expect(momentSentence({ ...moment, what: "peak" })).toBe(
     "Peak of cuda:0: 13.54 GiB allocated, 14.20 GiB reserved, in step 3, backward of mlp, at 1.234 s",
   );
@@ -56,7 +56,7 @@ it("only a phase outside the others has another name", () => {
   expect(groupName("module", "outside")).toBe("outside");
 });
 
-it("a step that did not finish says so", () => {
+it("marks a step that did not finish", () => {
   expect(stepName({ number: 5, is_finished: true })).toBe("step 5");
   expect(stepName({ number: 5, is_finished: false })).toBe("step 5, not finished");
 });

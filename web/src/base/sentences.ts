@@ -1,9 +1,9 @@
-// A moment in words, as the terminal says it.
+// A chosen time as a sentence, in the terminal's words.
 
 import { formatBytes } from "./bytes";
 import { shortener } from "./paths";
 
-/** What a sentence needs of a moment and the totals beside it. */
+/** The fields of a chosen time and its totals that a sentence needs. */
 export interface MomentTotals {
   readonly device: string;
   readonly what: "peak" | "oom" | "end" | "time" | "step";
@@ -29,13 +29,13 @@ export function momentSentence(moment: MomentTotals): string {
   return `${begin} ${formatBytes(moment.allocated)} allocated${reserved}, ${whenSentence(moment)}`;
 }
 
-/** What a sentence needs of a failed allocation. */
+/** The fields of a failed allocation that a sentence needs. */
 export interface FailedTotals extends Omit<MomentTotals, "what"> {
-  /** Reserved by torch and free; null where nothing is reserved. */
+  /** Reserved by torch and free; null if nothing is reserved. */
   readonly free: number | null;
-  /** What torch could still reserve; null where that is not known. */
+  /** Bytes that torch could still reserve; null if unknown. */
   readonly unreserved: number | null;
-  /** The most that torch could reserve. */
+  /** The limit of torch's reserved bytes. */
   readonly limit: number | null;
 }
 
@@ -60,17 +60,17 @@ export function stepName(step: { readonly number: number; readonly is_finished: 
   return `step ${step.number}${step.is_finished ? "" : ", not finished"}`;
 }
 
-/** A sentence of the program, with a capital. A name in its place stays as it is: `train.py:3 …`. */
+/** A sentence with a capital letter; a name at its beginning stays unchanged: `train.py:3 …`. */
 export function capital(sentence: string): string {
   return sentence.replace(/^[a-z]+(?=[ ,;:]|$)/, (word) => word[0]?.toUpperCase() + word.slice(1));
 }
 
-/** A phase as it is shown. */
+/** The shown name of a phase. */
 export function phaseName(phase: string): string {
   return phase === "outside" ? "outside forward/backward/optimizer" : phase;
 }
 
-/** A group as it is shown: only phases have another name. */
+/** The shown name of a group: only phases have a different one. */
 export function groupName(by: string, name: string): string {
   return by === "phase" ? phaseName(name) : name;
 }

@@ -1,4 +1,4 @@
-// Where an axis has its ticks.
+// The ticks of an axis.
 
 export interface Ticks {
   readonly step: number;
@@ -8,7 +8,7 @@ export interface Ticks {
 const DECIMAL = [1, 2, 5, 10] as const;
 const BINARY = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] as const;
 
-/** Round moments between `from` and `to`, at most `most` of them. */
+/** Round times between `from` and `to`, at most `most`. */
 export function timeTicks(from: number, to: number, most: number): Ticks {
   const length = to - from;
   if (!(length > 0) || most < 1) return { step: 1, at: [] };
@@ -31,7 +31,7 @@ export function byteTicks(highest: number, most: number): Ticks {
 /** The multiples of `step` between two numbers, both included. */
 export function multiples(from: number, to: number, step: number): number[] {
   const found: number[] = [];
-  // Counted, not added up: sums of 0.1 drift.
+  // Multiplied, not added: sums of 0.1 drift.
   for (
     let count = Math.ceil(from / step - 1e-9) + 0;
     count * step <= to + step * 1e-9;

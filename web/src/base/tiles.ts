@@ -1,4 +1,5 @@
-// Which tiles a window needs. Level L cuts an axis into 2^L tiles of equal length; windows are in its positions.
+// Selects the tiles of a window. Level L divides an axis into 2^L equal tiles; windows are in
+// positions.
 
 export interface TileName {
   readonly level: number;
@@ -32,12 +33,15 @@ export function tilesIn(level: number, length: number, from: number, to: number)
   return found;
 }
 
-/** The tile of the level above that has this one in it. */
+/** The tile of the next coarser level that contains this one. */
 export function parent(name: TileName): TileName | null {
   return name.level === 0 ? null : { level: name.level - 1, tile: Math.floor(name.tile / 2) };
 }
 
-/** What to ask for, most wanted first: the whole, then what is seen from its middle outwards, then what is beside it. */
+/**
+ * Tiles in the order of requests: the whole, then the visible ones from the middle outwards, then
+ * their neighbours.
+ */
 export function wantedTiles(level: number, length: number, from: number, to: number): TileName[] {
   const seen = tilesIn(level, length, from, to);
   const middle = seen[seen.length >> 1]?.tile ?? 0;

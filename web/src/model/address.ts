@@ -6,7 +6,7 @@ import type { At } from "../api/questions";
 import { type Fields, formatHash, parseHash } from "../base/hash";
 import { begin } from "../base/pending";
 
-/** The order in which fields stand in the address; others follow. */
+/** The order of fields in the address; others follow. */
 const ORDER = ["view", "trace", "device", "by", "from", "to", "at"];
 
 const fields = signal<Fields>({});
@@ -16,12 +16,12 @@ export function field(name: string, fallback = ""): ReadonlySignal<string> {
   return computed(() => fields.value[name] ?? fallback);
 }
 
-/** A field that is a number; null while it is missing or is none. */
+/** A field that is a number; null while it is missing or not a number. */
 export function numberField(name: string): ReadonlySignal<number | null> {
   return computed(() => finite(fields.value[name]));
 }
 
-/** Which view, recording and device: empty, and null, while the address does not say. */
+/** The view, recording and device of the address; empty or null without a field. */
 export const viewName = field("view");
 export const traceField = numberField("trace");
 export const deviceField = field("device");
@@ -36,26 +36,26 @@ export const range = computed<{ from: number; to: number } | null>(() => {
   return from !== null && to !== null && to > from ? { from, to } : null;
 });
 
-/** The moment that the address names. */
+/** The time in the address. */
 export const namedMoment = computed<At | null>(() => {
   const text = fields.value.at;
   if (text === "peak" || text === "end" || text === "oom") return text;
   return finite(text);
 });
 
-/** The moment that the views are about. */
+/** The chosen time of the views. */
 export const cursor = computed<At>(() => namedMoment.value ?? "peak");
 
 export type Changes = Readonly<Record<string, string | number | null | undefined>>;
 
-/** The address after some changes, for a link. A null or empty value takes the field away. */
+/** The address after some changes, for a link. A null or empty value removes the field. */
 export function hashAfter(changes: Changes): string {
   return formatHash(changed(changes));
 }
 
 /**
- * Goes there. Each call is a step that the back button undoes, unless it `replaces` the present one (what moves
- * under the hand: windows, cursors, searches).
+ * Changes the address. Each call adds a step to the browser's history, unless it `replaces` the
+ * current one (for continuous changes: windows, cursors, searches). /
  */
 export function go(changes: Changes, how: { replaces?: boolean } = {}): void {
   const next = changed(changes);
@@ -69,10 +69,10 @@ export function go(changes: Changes, how: { replaces?: boolean } = {}): void {
   if (HAS_ADDRESS && hash !== location.hash) history.pushState(null, "", hash);
 }
 
-/** In the frame of a notebook (`srcdoc`) a page has no address of its own, and browsers refuse to change it. */
+/** In a notebook's frame (`srcdoc`) browsers refuse to change the page's address. */
 const HAS_ADDRESS = location.protocol !== "about:";
 
-/** Browsers refuse an address that changes with every move of the pointer. */
+/** Browsers limit how often the address may change. */
 const REPLACE_MILLIS = 150;
 let planned: { timer: ReturnType<typeof setTimeout>; end: () => void; to: Fields } | null = null;
 
@@ -84,7 +84,7 @@ function replaceSoon(): void {
   planned = { timer: setTimeout(replaceNow, REPLACE_MILLIS), end: begin(), to: fields.peek() };
 }
 
-/** Writes what waits to be written. */
+/** Writes the pending address. */
 function replaceNow(): void {
   if (!planned) return;
   const { timer, end, to } = planned;
@@ -94,7 +94,7 @@ function replaceNow(): void {
   if (HAS_ADDRESS) history.replaceState(null, "", formatHash(to));
 }
 
-/** Reads the address, now and whenever it changes. */
+/** Reads the address now and at each change. */
 export function followAddress(): void {
   const read = () => {
     planned?.end();
@@ -107,7 +107,7 @@ export function followAddress(): void {
   window.addEventListener("hashchange", read);
 }
 
-/** Seconds as the address has them: microseconds are the finest there is. */
+/** Seconds for the address, rounded to microseconds. */
 export function secondsField(seconds: number): string {
   return String(Number(seconds.toFixed(6)));
 }

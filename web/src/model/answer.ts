@@ -1,34 +1,34 @@
-// An answer that follows its question: asked again when the question changes, the old one shown until the new one
-// is there, what is no longer wanted called off.
+// Answers that follow their request: a changed request is sent again and the outdated one
+// cancelled; the old answer stays until the new one arrives.
 
 import { effect, type ReadonlySignal, signal } from "@preact/signals";
 import type { Answer, Path, Query } from "../api/questions";
 import { questionText } from "../api/questions";
-import { ApiError, isCalledOff } from "../api/source";
+import { ApiError, isCancelled } from "../api/source";
 import { begin } from "../base/pending";
 import { source } from "./recording";
 
 export interface Asked<T> {
-  /** The newest answer that is there; null before the first. */
+  /** The newest answer; null before the first. */
   readonly value: T | null;
-  /** What the newest question came to, where that is no answer. */
+  /** The error of the newest request, if it failed. */
   readonly error: ApiError | null;
-  /** Whether `value` answers an older question than the present one. */
+  /** Whether `value` belongs to an older request. */
   readonly isOld: boolean;
 }
 
 export interface Question<P extends Path> {
   readonly path: P;
   readonly query: Query<P>;
-  /** Changes when the same question has another answer. */
+  /** Changes when the same request has a different answer. */
   readonly revision?: number;
 }
 
-/** This many answers are kept, so that going back costs nothing. */
+/** The number of cached answers, so that going back is immediate. */
 const MOST_KEPT = 64;
 const kept = new Map<string, unknown>();
 
-/** Asks now, and whenever `question` changes; null asks nothing. Ends with what `dispose` does. */
+/** Requests now and whenever `question` changes; null requests nothing. `dispose` ends it. */
 export function follow<P extends Path>(
   question: () => Question<P> | null,
   delayMillis = 0,
@@ -70,7 +70,7 @@ export function follow<P extends Path>(
   };
 }
 
-/** Asks once; answers are kept. */
+/** Requests once; answers are cached. */
 export async function ask<P extends Path>(
   question: Question<P>,
   signal?: AbortSignal,
@@ -98,7 +98,7 @@ function askLater<P extends Path>(
       remember(text, found);
       done(found);
     } catch (error) {
-      if (!control.signal.aborted && !isCalledOff(error)) done(asApiError(error));
+      if (!control.signal.aborted && !isCancelled(error)) done(asApiError(error));
     } finally {
       end();
     }

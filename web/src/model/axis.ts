@@ -1,4 +1,4 @@
-// What the timeline spreads evenly: time, events or steps.
+// The axis of the timeline: time, events or steps.
 
 import { computed } from "@preact/signals";
 import type { AxisBy } from "../api/types.gen";
@@ -11,7 +11,10 @@ const AXES = ["time", "events", "steps"] as const;
 const axisField = field("axis", "time");
 export const axisBy = computed<AxisBy>(() => AXES.find((by) => by === axisField.value) ?? "time");
 
-/** An axis as it is asked for. While a recording grows time is as it passes: idle stretches would come and go. */
+/**
+ * The axis to request. While a recording grows, time is plain: idle intervals would appear and
+ * vanish.
+ */
 export function askedAxis(by: AxisBy): AxisBy | undefined {
   return by === "time" && traces.value?.follows ? undefined : by;
 }

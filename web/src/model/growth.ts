@@ -1,19 +1,19 @@
-// A recording that is still growing: the list of recordings is asked for again, and a window that stood at the end
-// goes on standing there.
+// Follows a growing recording: requests the list of recordings again, and moves a window at the end
+// along with it.
 
 import { effect, signal } from "@preact/signals";
 import { go, range, secondsField } from "./address";
 import { card, refresh, source, traces } from "./recording";
 
-/** Whether the page listens to a growing file. */
+/** Whether the page follows a growing file. */
 export const isFollowing = signal(false);
 
 /** Whether the server of a growing file has stopped answering. */
 export const isLost = signal(false);
 
-/** At most so often is the list asked for again. */
+/** The shortest time between two requests of the list. */
 const LEAST_MILLIS = 250;
-/** A window may have been put to the end of a recording that has grown since: this many ends are remembered. */
+/** The number of remembered ends: a window may be at an end from before the last growth. */
 const ENDS = 3;
 
 const ends: number[] = [];
@@ -25,7 +25,7 @@ export function followGrowth(): void {
   remember();
   effect(() => {
     const window = range.value;
-    if (window) sticks = standsAtEnd(window.to, ends);
+    if (window) sticks = isAtEnd(window.to, ends);
   });
   let isPlanned = false;
   const soon = () => {
@@ -48,8 +48,8 @@ export function followGrowth(): void {
   });
 }
 
-/** Whether a window that ends at `to` was put to one of the last ends of the recording. */
-export function standsAtEnd(to: number, ends: readonly number[]): boolean {
+/** Whether `to` is one of the last ends of the recording. */
+export function isAtEnd(to: number, ends: readonly number[]): boolean {
   return ends.some((end) => Math.abs(to - end) <= end * 0.001);
 }
 

@@ -1,4 +1,4 @@
-// Which recordings there are, and which of them is looked at.
+// The list of recordings, and the chosen one.
 
 import { batch, computed, signal } from "@preact/signals";
 import { ApiError, type Source } from "../api/source";
@@ -6,7 +6,7 @@ import type { DeviceSummary, TraceCard, Traces } from "../api/types.gen";
 import { during } from "../base/pending";
 import { deviceField, traceField } from "./address";
 
-/** Whom the page asks. Set once, before anything is shown. */
+/** The source of answers. Set once, before anything is shown. */
 const asked = signal<Source | null>(null);
 export function source(): Source {
   const value = asked.peek();
@@ -20,7 +20,7 @@ export const failure = signal<ApiError | null>(null);
 /** Whether there are recordings to compare. */
 export const areSeveral = computed(() => (traces.value?.traces.length ?? 0) > 1);
 
-/** The recording that is looked at: where the address names none, the first with a plan or a failed allocation. */
+/** The chosen recording; by default the first with a plan or a failed allocation. */
 export const card = computed<TraceCard | null>(() => {
   const all = traces.value?.traces ?? [];
   const wanted = traceField.value;
@@ -28,7 +28,7 @@ export const card = computed<TraceCard | null>(() => {
   return all.find((one) => one.has_plan || one.failed_device !== null) ?? all[0] ?? null;
 });
 
-/** Its device. */
+/** The chosen device. */
 export const device = computed<DeviceSummary | null>(() => {
   const here = card.value;
   if (!here) return null;
@@ -42,7 +42,7 @@ export const device = computed<DeviceSummary | null>(() => {
   );
 });
 
-/** What most questions need, as one value that changes only when it is another. */
+/** The recording and device for requests, as one value that changes only with its content. */
 export const subject = computed<Subject | null>(() => {
   const here = card.value;
   const on = device.value;
@@ -59,7 +59,7 @@ export const subject = computed<Subject | null>(() => {
 });
 let last: Subject | null = null;
 
-/** The same of the device whose allocation failed; null where none failed. */
+/** The same for the device whose allocation failed; null if none failed. */
 export const failed = computed<Subject | null>(() => {
   const here = card.value;
   if (!here || here.failed_device === null) return null;
@@ -70,19 +70,19 @@ export const failed = computed<Subject | null>(() => {
 export interface Subject {
   readonly trace: number;
   readonly device: string;
-  /** How long the recording is. */
+  /** The duration of the recording. */
   readonly seconds: number;
   /** Changes when the recording has grown. */
   readonly revision: number;
 }
 
-/** Opens a source and asks what there is. */
+/** Opens a source and requests the list of recordings. */
 export async function open(from: Source): Promise<void> {
   asked.value = from;
   await refresh();
 }
 
-/** Asks again what there is: a recording has grown. */
+/** Requests the list again after a recording has grown. */
 export async function refresh(): Promise<void> {
   try {
     const found = await during(source().ask("traces", {}));

@@ -1,4 +1,4 @@
-// The window that a view over time opens on: the step with the peak, or with the failed allocation.
+// The first window of a view over time: the step with the peak or with the failed allocation.
 
 import { go, range, secondsField } from "./address";
 import type { Subject } from "./recording";
@@ -8,13 +8,16 @@ interface TimeWindow {
   readonly to: number;
 }
 
-/** A step that is longer than this part of a recording is not shown alone. */
+/** A step that is longer than this share of a recording is not shown alone. */
 const MOST_OF_ALL = 0.9;
 
-/** Recordings and devices whose window was chosen already: the next visit finds what the last one left. */
+/** Recordings and devices whose window was set already: later visits keep it. */
 const opened = new Set<string>();
 
-/** Opens on the step of a moment, once, where the address has no window: the rest of a recording is often idle. */
+/**
+ * Sets the window to the step of a time, once, if the address has no window: the rest is often
+ * idle.
+ */
 export function openOnStep(about: Subject, steps: readonly TimeWindow[], at: number | null): void {
   const key = `${about.trace} ${about.device}`;
   if (opened.has(key)) return;
@@ -24,7 +27,7 @@ export function openOnStep(about: Subject, steps: readonly TimeWindow[], at: num
   go({ from: secondsField(step.from), to: secondsField(step.to) }, { replaces: true });
 }
 
-/** The step that a moment lies in, or what comes after the last one that ended; null where that is nearly all. */
+/** The step of a time, or the rest after the last ended step; null if that is nearly everything. */
 export function stepAround(
   steps: readonly TimeWindow[],
   at: number,

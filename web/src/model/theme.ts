@@ -1,4 +1,4 @@
-// Light or dark: as the system has it, until the user says otherwise.
+// The theme: the system's, until the user chooses light or dark.
 
 import { computed, effect, signal } from "@preact/signals";
 import { DARK, type Inks, LIGHT } from "../base/colours";
@@ -16,7 +16,7 @@ export const inks = computed<Inks>(() => {
   return isDark ? DARK : LIGHT;
 });
 
-/** Reads what the system and the user want, and keeps the page's CSS in step. */
+/** Reads the settings of the system and the user, and updates the page's CSS. */
 export function followTheme(): void {
   const system = matchMedia("(prefers-color-scheme: dark)");
   systemIsDark.value = system.matches;
@@ -61,6 +61,6 @@ function write(value: Theme): void {
   try {
     localStorage.setItem(KEPT_AS, value);
   } catch {
-    // The choice holds until the page is closed.
+    // Without storage, the choice lasts until the page is closed.
   }
 }

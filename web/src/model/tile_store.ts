@@ -1,9 +1,9 @@
-// The tiles of one picture: asked for a few at a time, the most wanted first; called off when no longer wanted;
-// kept until there are too many.
+// The tiles of one picture: requests a few at a time in order of priority, cancels outdated
+// requests, and caches a limited number.
 
 import { type ReadonlySignal, signal } from "@preact/signals";
 import type { Answer, Query } from "../api/questions";
-import { type ApiError, isCalledOff } from "../api/source";
+import { type ApiError, isCancelled } from "../api/source";
 import type { AxisBy } from "../api/types.gen";
 import { begin } from "../base/pending";
 import { parent, type TileName } from "../base/tiles";
@@ -20,11 +20,11 @@ export class TileStore<P extends TilePath> {
   private readonly about: Omit<Query<P>, "level" | "tile">;
   private readonly kept = new Map<string, Answer<P>>();
   private readonly asked = new Map<string, AbortController>();
-  /** Tiles for which a coarser one came: that is the finest there is. */
+  /** Tiles for which the source sent a coarser one: no finer one exists. */
   private readonly coarser = new Set<string>();
   private wanted: readonly TileName[] = [];
   private readonly count = signal(0);
-  /** Why the last tile that failed did. */
+  /** The error of the last failed tile. */
   readonly error = signal<ApiError | null>(null);
 
   constructor(path: P, about: Omit<Query<P>, "level" | "tile">) {
@@ -32,27 +32,27 @@ export class TileStore<P extends TilePath> {
     this.about = about;
   }
 
-  /** What the tiles lie along. */
+  /** The axis of the tiles. */
   get axis(): AxisBy | undefined {
     return this.about.axis;
   }
 
-  /** Changes whenever a tile came. */
+  /** Changes whenever a tile arrives. */
   get arrived(): ReadonlySignal<number> {
     return this.count;
   }
 
-  /** Whether nothing came yet. */
+  /** Whether no tile has arrived yet. */
   get isEmpty(): boolean {
     return this.kept.size === 0;
   }
 
-  /** Whether all that is wanted came, as fine as there is. */
+  /** Whether all requested tiles have arrived, as fine as they exist. */
   get isComplete(): boolean {
     return this.wanted.every((name) => this.kept.has(text(name)) || this.coarser.has(text(name)));
   }
 
-  /** How long the axis was when the tiles were cut; 0 while there are none. */
+  /** The length of the axis of these tiles; 0 without tiles. */
   get length(): number {
     for (const { from, to, level } of this.kept.values()) return (to - from) * 2 ** level;
     return 0;
@@ -62,7 +62,7 @@ export class TileStore<P extends TilePath> {
     return this.kept.get(text(name));
   }
 
-  /** The tile, or the finest one that is there and has it in it. */
+  /** The tile, or the finest available one that contains it. */
   around(name: TileName): Answer<P> | undefined {
     for (let at: TileName | null = name; at; at = parent(at)) {
       const found = this.get(at);
@@ -71,7 +71,7 @@ export class TileStore<P extends TilePath> {
     return undefined;
   }
 
-  /** Asks for these, in this order, and for nothing else any more. */
+  /** Requests these tiles in this order, and cancels all others. */
   want(names: readonly TileName[]): void {
     this.wanted = names;
     const texts = new Set(names.map(text));
@@ -84,7 +84,7 @@ export class TileStore<P extends TilePath> {
     this.askNext();
   }
 
-  /** Calls off all that is asked for. */
+  /** Cancels all requests. */
   close(): void {
     this.want([]);
   }
@@ -108,7 +108,7 @@ export class TileStore<P extends TilePath> {
       if (control.signal.aborted) return;
       this.keep(name, found);
     } catch (error) {
-      if (isCalledOff(error) || control.signal.aborted) return;
+      if (isCancelled(error) || control.signal.aborted) return;
       this.coarser.add(named);
       this.error.value = asApiError(error);
     } finally {

@@ -1,4 +1,4 @@
-// The same for components.
+// Answers for components.
 
 import type { ReadonlySignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
@@ -7,10 +7,9 @@ import { type Asked, follow, type Question } from "./answer";
 import { type Subject, subject } from "./recording";
 
 /**
- * The answer to a question that is read from signals. Reading `.value` of the result in a component shows it again
- * when it changes.
- *
- *     const ranks = useAnswer(() => ({ path: "ranks", query: {}, revision: revision() }));
+ * The answer to a request that is read from signals. A component that reads `.value` is rendered
+ * again when it changes.  const ranks = useAnswer(() => ({ path: "ranks", query: {}, revision:
+ * revision() })); /
  */
 export function useAnswer<P extends Path>(
   question: () => Question<P> | null,
@@ -21,19 +20,18 @@ export function useAnswer<P extends Path>(
   return followed.asked;
 }
 
-/** The questions about one device of a recording. */
+/** The requests about one device of a recording. */
 type DevicePath = {
   [P in Path]: Query<P> extends { trace: number; device: string } ? P : never;
 }[Path];
 
-/** What such a question takes beyond the recording and the device. */
+/** The parameters of such a request other than recording and device. */
 type More<P extends DevicePath> = Omit<Query<P>, "trace" | "device">;
 
 /**
- * The answer about the device that is looked at, or about the one that `of` gives. `more` is read from signals too; null
- * asks nothing.
- *
- *     const report = useDeviceAnswer("report", () => ({ by: by.value, at: cursor.value }));
+ * The answer about the chosen device, or about the one that `of` returns. `more` is read from
+ * signals too; null requests nothing.  const report = useDeviceAnswer("report", () => ({ by:
+ * by.value, at: cursor.value })); /
  */
 export function useDeviceAnswer<P extends DevicePath>(
   path: P,

@@ -1,5 +1,5 @@
-// A store of tiles that follows what is looked at. Until a new one has all that is wanted, the one before
-// it is shown instead.
+// A store of tiles that follows the chosen recording. Until a new store is complete, the previous
+// one is shown.
 
 import { effect } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
@@ -11,7 +11,7 @@ export interface Tiles<P extends TilePath> {
   before: TileStore<P> | null;
 }
 
-/** The store of what `about` says; another one when `revision` is another. */
+/** The store for `about`; a new one for each `revision`. */
 export function useTiles<P extends TilePath>(
   path: P,
   about: Omit<Query<P>, "level" | "tile">,
@@ -21,9 +21,9 @@ export function useTiles<P extends TilePath>(
   const key = JSON.stringify([path, about, revision]);
   const tiles = useMemo<Tiles<P>>(() => {
     const now = new TileStore(path, about);
-    // The one before may have been replaced before anything came: then the one before that is still shown.
+    // The previous store may have been replaced while empty: then keep the one before it.
     const before = last.current?.now.isEmpty ? last.current.before : (last.current?.now ?? null);
-    // On another axis it would lie elsewhere.
+    // Tiles of another axis would be at wrong positions.
     last.current = { now, before: before?.axis === now.axis ? before : null };
     return last.current;
   }, [key]);

@@ -1,4 +1,4 @@
-// All that is known of one allocation.
+// The card of one allocation, with all facts about it.
 
 import type { AllocationCard, CardFrame } from "../api/types.gen";
 import { formatBytes } from "../base/bytes";
@@ -11,7 +11,7 @@ import { SourceLink } from "./source_link";
 
 export interface CardProps {
   readonly card: AllocationCard;
-  /** Another allocation, or none. */
+  /** Opens another allocation; null closes the card. */
   readonly onChoose: (id: number | null) => void;
 }
 
@@ -80,7 +80,7 @@ function facts(card: AllocationCard): [string, string][] {
   return all.filter((fact): fact is [string, string] => fact[1] !== null && fact[1] !== "");
 }
 
-/** Innermost first; frames of frameworks only where they are wanted, and then quieter than the program's own lines. */
+/** The call stack, innermost first; frames of frameworks, if shown, are dimmed. */
 function Stack({ frames }: { frames: readonly CardFrame[] }) {
   if (frames.length === 0) return <p class="quiet">No Python frame was recorded.</p>;
   const shown = framesField.value === "all" ? frames : frames.filter((frame) => !frame.is_folded);

@@ -1,4 +1,4 @@
-// Axes of time and of bytes, and where things lie between them.
+// Draws axes of time and bytes, and converts values to pixels.
 
 import { type AxisTick, axisTicks, plainAxis, positionsOf, type TimeAxis } from "../base/axis";
 import { formatTick } from "../base/bytes";
@@ -14,7 +14,7 @@ export interface Box {
   readonly height: number;
 }
 
-/** A straight way from values to pixels. */
+/** A linear map from values to pixels. */
 export interface Scale {
   readonly from: number;
   readonly to: number;
@@ -30,12 +30,12 @@ export function toValue(scale: Scale, pixel: number): number {
   return scale.from + ((pixel - scale.start) / scale.length) * (scale.to - scale.from);
 }
 
-/** Room that the labels of a byte axis need at its left. */
+/** The width of a byte axis with its labels. */
 export const BYTE_AXIS_WIDTH = 72;
-/** Room that the labels of a time axis need below it. */
+/** The height of a time axis with its labels. */
 export const TIME_AXIS_HEIGHT = 24;
 
-/** Lines and labels of bytes, 0 at the bottom of the box. */
+/** Draws grid lines and labels of bytes, with 0 at the bottom of the box. */
 export function drawByteAxis(pen: Pen, box: Box, highest: number, inks: Inks): void {
   const ticks = byteTicks(highest, Math.max(2, Math.floor(box.height / 48)));
   for (const bytes of ticks.at) {
@@ -49,12 +49,15 @@ export function drawByteAxis(pen: Pen, box: Box, highest: number, inks: Inks): v
   }
 }
 
-/** Lines and labels of time as it passes. */
+/** Draws ticks and labels of a linear time axis. */
 export function drawTimeAxis(pen: Pen, box: Box, from: number, to: number, inks: Inks): void {
   drawAxis(pen, box, plainAxis(to), { from, to }, inks);
 }
 
-/** Lines and labels of an axis between two positions; how long each idle stretch is that it makes short. */
+/**
+ * Draws ticks and labels of an axis between two positions, and the durations of shortened idle
+ * intervals.
+ */
 export function drawAxis(
   pen: Pen,
   box: Box,
@@ -69,7 +72,7 @@ export function drawAxis(
     const { from, to } = positionsOf(axis.knots, idle);
     const text = `${formatDuration(idle.to - idle.from)} idle`;
     const x = (toPixel(scale, from) + toPixel(scale, to)) / 2;
-    // Of two that are close together the second stands behind the first.
+    // The label of a second close interval follows the first one.
     const free = Math.max(0, ...taken.map(([, end]) => end)) + pen.measure(text) / 2 + 6;
     if (x >= box.x && x <= box.x + box.width)
       label(pen, box, Math.max(x, free), text, inks.ink, taken);
@@ -93,7 +96,7 @@ function drawTick(
   label(pen, box, x, tick.text, inks.quiet, taken);
 }
 
-/** Writes under an axis, where nothing is written yet. */
+/** Draws a label under an axis, unless it would overlap the previous one. */
 function label(
   pen: Pen,
   box: Box,
@@ -110,11 +113,11 @@ function label(
   pen.text(middle, box.y + box.height + 17, text, { fill, align: "middle" });
 }
 
-/** How high a tooth of a torn edge is, and how wide. */
+/** The height and width of a tooth of a torn edge. */
 const TOOTH = 6;
 const BITE = 3;
 
-/** Torn edges where an idle stretch is made short. */
+/** Draws torn edges at shortened idle intervals. */
 export function drawBreaks(
   pen: Pen,
   box: Box,

@@ -1,4 +1,4 @@
-// Puts painted tiles where they belong along the axis. A window is a part of that axis, in its positions.
+// Copies painted tiles to their positions. A window is a part of the axis, in positions.
 
 import type { TimelineTile } from "../api/types.gen";
 import { type TileName, tilesIn } from "../base/tiles";
@@ -11,28 +11,31 @@ export interface Window {
   readonly to: number;
 }
 
-/** What is needed to show the tiles of a level. */
+/** The parameters for drawing the tiles of a level. */
 export interface Blit<P extends TilePath> {
   readonly context: CanvasRenderingContext2D;
   readonly box: Box;
   readonly window: Window;
-  /** How long the axis is. */
+  /** The length of the axis. */
   readonly length: number;
   readonly level: number;
   readonly store: TileStore<P>;
-  /** The key of the wanted style, and how to paint a tile in it; null when there is no time for it now. */
+  /**
+   * The key of the style, and a function that paints a tile; it returns null after the frame's time
+   * limit.
+   */
   readonly key: string;
   readonly paint: (tile: NonNullable<ReturnType<TileStore<P>["get"]>>) => TileImage | null;
 }
 
-/** Draws the window; false when something that is there could not be painted yet. */
+/** Draws the window; false if a tile has arrived but is not painted yet. */
 export function blitTiles<P extends TilePath>(blit: Blit<P>): boolean {
   let isDone = true;
   const { context, window, length, level, store } = blit;
   context.imageSmoothingEnabled = false;
   for (const name of tilesIn(level, length, window.from, window.to)) {
     const tile = store.around(name);
-    // One that comes asks for a frame itself; what failed does not come.
+    // A tile requests a frame when it arrives; a failed one never arrives.
     if (!tile) continue;
     const image = knownImage(tile, blit.key) ?? blit.paint(tile);
     if (!image) isDone = false;
@@ -42,7 +45,7 @@ export function blitTiles<P extends TilePath>(blit: Blit<P>): boolean {
   return isDone;
 }
 
-/** Draws what an earlier picture has: a recording that has grown since was cut at other times. */
+/** Draws the tiles of an earlier picture: those of a grown recording have other boundaries. */
 export function blitOld<P extends TilePath>(
   blit: Pick<Blit<P>, "context" | "box" | "window" | "level">,
   store: TileStore<P>,
@@ -68,7 +71,7 @@ function put(
   if (!(to > from)) return;
   const ratio = globalThis.devicePixelRatio || 1;
   const x = (at: number) => box.x + ((at - window.from) / (window.to - window.from)) * box.width;
-  // Edges on whole pixels of the screen: neighbours meet without a seam.
+  // Edges are on whole device pixels, so that neighbours meet without a seam.
   const sharp = (at: number) => Math.round(x(at) * ratio) / ratio;
   const left = sharp(from);
   const right = sharp(to);

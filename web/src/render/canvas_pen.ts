@@ -1,4 +1,4 @@
-// Strokes on a canvas.
+// A pen that draws on a canvas.
 
 import { fontOf, type LineStyle, type Pen, type TextStyle } from "./pen";
 
@@ -80,7 +80,7 @@ export class CanvasPen implements Pen {
   }
 }
 
-/** A pen for a canvas that has `size` CSS pixels, sharp on every screen. The canvas is empty afterwards. */
+/** A pen for a canvas of this size in CSS pixels, scaled to the screen. Clears the canvas. */
 export function penFor(canvas: HTMLCanvasElement, width: number, height: number): CanvasPen | null {
   const ratio = window.devicePixelRatio || 1;
   const wide = Math.max(1, Math.round(width * ratio));

@@ -9,7 +9,7 @@ import "./causes.css";
 import { LocationText } from "./location_text";
 import { SourceLink } from "./source_link";
 
-/** The category whose colour a cause has. */
+/** The category whose colour each cause gets. */
 const CATEGORY: Readonly<Record<Exclude<CauseKind, "failed_allocation">, string>> = {
   logits: "activation",
   block_activations: "activation",
@@ -27,7 +27,7 @@ const CATEGORY: Readonly<Record<Exclude<CauseKind, "failed_allocation">, string>
   unknown: "unknown",
 };
 
-/** The location of a smaller part of all stands in the title alone. */
+/** Causes with a smaller share of their bytes at one location show it only in the title. */
 const LEAST_LOCATED = 0.01;
 
 export function Causes({ causes }: { causes: readonly Cause[] }) {
@@ -60,7 +60,7 @@ export function Causes({ causes }: { causes: readonly Cause[] }) {
   );
 }
 
-/** What failed was never allocated: it is hatched, as in the bar of the memory. */
+/** The failed request was never allocated: hatched, as in the bar of the memory. */
 function colourOf(kind: CauseKind): string | undefined {
   return kind === "failed_allocation" ? undefined : categoryColour(inks.value, CATEGORY[kind]);
 }

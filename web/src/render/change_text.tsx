@@ -1,4 +1,4 @@
-// What an advice says to do: what can be typed stands as code.
+// The text of an advice, with its code formatted as code.
 
 import { changePieces } from "../base/change";
 

@@ -1,4 +1,4 @@
-// One of several, in a list that opens: where there is no room for all of them side by side.
+// A drop-down list, for more choices than fit side by side.
 
 export interface ChooserProps {
   readonly label: string;

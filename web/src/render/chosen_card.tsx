@@ -1,4 +1,4 @@
-// The card of the allocation that the address names, or what stands there while it names none.
+// The card of the allocation in the address, or a hint without one.
 
 import type { ComponentChildren } from "preact";
 import { go, numberField } from "../model/address";
@@ -15,7 +15,7 @@ export function choose(id: number | null): void {
   go({ allocation: id }, { replaces: true });
 }
 
-/** The question for it. */
+/** The answer with the chosen allocation. */
 export function useChosenCard() {
   return useAnswer(() => {
     const about = subject.value;
@@ -28,7 +28,7 @@ export function useChosenCard() {
 
 export function ChosenCard({ children }: { children?: ComponentChildren }) {
   const answer = useChosenCard();
-  useKeys("Card", [{ keys: ["Escape"], says: "Close the card", run: () => choose(null) }]);
+  useKeys("Card", [{ keys: ["Escape"], hint: "Close the card", run: () => choose(null) }]);
   const { value, error } = answer.value;
   if (error) return <Problem error={error} />;
   if (!value || chosenId.value === null) return <>{children}</>;

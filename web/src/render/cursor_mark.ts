@@ -3,7 +3,7 @@
 /** Half of the width of the triangle. */
 const HALF = 5;
 
-/** Where the head begins and ends: at an edge all of it lies on the other side of the line. */
+/** The left and right end of the head: near an edge, it is only on the other side of the line. */
 export function cursorHead(
   x: number,
   box: { readonly x: number; readonly width: number },

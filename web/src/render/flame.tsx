@@ -1,6 +1,5 @@
-// The icicle: what called what, or which module lies in which, as wide as the bytes.
-//
-// It is moved through with the pointer or with the arrows; a click or Enter gives a node the whole width.
+// The icicle: calls or modules as nested rows, as wide as their bytes. The pointer or the arrows
+// choose a node; a click or Enter enlarges it to the whole width.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -32,25 +31,25 @@ import { hideTip, showTip } from "./tooltip";
 
 export interface FlameProps<N> {
   readonly root: N;
-  /** The file's name when it is saved. */
+  /** The name of a saved file. */
   readonly name: string;
-  /** What is seen, in words. */
+  /** A description for screen readers. */
   readonly label: string;
-  /** What the root is called on the way back from a node; `All` when not said. */
+  /** The name of the root in the crumbs; `All` by default. */
   readonly rootName?: string;
-  /** What is looked for. */
+  /** The search text. */
   readonly words: string;
-  /** The field of the address with the node that is enlarged, by the names on the way to it. */
+  /** The field of the address with the enlarged node, as the names from the root. */
   readonly focus?: string;
-  /** Whether it grows upwards. */
+  /** Whether the root is at the bottom. */
   readonly isFlipped?: boolean;
   readonly colour: (node: N, depth: number, inks: Inks) => string;
   readonly tip: (node: N) => ComponentChildren;
-  /** What stands before the name of a node. */
+  /** A prefix for the name of a node. */
   readonly text?: (node: N) => string;
-  /** What is read aloud of a node. */
-  readonly says: (node: N) => string;
-  /** Beside the way back from a node. */
+  /** The description of a node for screen readers. */
+  readonly hint: (node: N) => string;
+  /** Content beside the crumbs. */
   readonly children?: ComponentChildren;
 }
 
@@ -65,7 +64,7 @@ export function Flame<N extends TreeNode<N>>(props: FlameProps<N>) {
   const last = useRef<readonly Placed<N>[]>([]);
   const lastHeight = useRef(0);
   const wanted = useMemo(() => words.toLowerCase().split(/\s+/).filter(Boolean), [words]);
-  // What is found may lie elsewhere: the whole is shown again.
+  // Matches may be outside the enlarged node: show the whole again.
   const lastWords = useRef(words);
   useEffect(() => {
     if (lastWords.current !== words) setFocus([]);
@@ -168,7 +167,7 @@ export function Flame<N extends TreeNode<N>>(props: FlameProps<N>) {
         </div>
       </div>
       <p class="unseen" aria-live="polite">
-        {pointed && props.says(pointed.node)}
+        {pointed && props.hint(pointed.node)}
       </p>
     </div>
   );
@@ -219,17 +218,17 @@ function labelOf<N>(node: TreeNode<N>): string {
         .pop()}:${node.line}`;
 }
 
-/** Where the frame of a node is, where that is known. */
+/** The location of a node's frame, if it is known. */
 function locationOf<N>({ file, line }: TreeNode<N>): Location | null {
   return file !== null && line !== null ? { file, line } : null;
 }
 
-/** Whether some node has a location: modules have none. */
+/** Whether any node has a location: modules have none. */
 function isLocated<N extends TreeNode<N>>(node: N): boolean {
   return locationOf(node) !== null || node.children.some(isLocated);
 }
 
-/** The name and the place of a node, above what a tip says of it. */
+/** The name and the location of a node: the title of its tip. */
 export function TipTitle<N>({ node }: { node: TreeNode<N> }) {
   return (
     <>
@@ -254,7 +253,7 @@ interface CrumbsProps<N> {
   readonly children?: ComponentChildren;
 }
 
-/** The way back from a node that was clicked. */
+/** Crumbs: the path from the root to the enlarged node. */
 function Crumbs<N>({ nodes, rootName, onGo, found, total, isSearch, children }: CrumbsProps<N>) {
   const last = nodes.at(-1);
   const location = last ? locationOf(last) : null;
@@ -280,7 +279,7 @@ function Crumbs<N>({ nodes, rootName, onGo, found, total, isSearch, children }: 
       {last && location && (
         <Link
           to={sourceOf(location)}
-          says={`Source of ${last.name}, ${location.file}:${location.line}`}
+          hint={`Source of ${last.name}, ${location.file}:${location.line}`}
         >
           source ↗
         </Link>
@@ -297,7 +296,7 @@ function Crumbs<N>({ nodes, rootName, onGo, found, total, isSearch, children }: 
   );
 }
 
-/** What is seen, in words: the widest way down. */
+/** The widest path from the root, as text. */
 export function widestWay<N extends TreeNode<N>>(root: N): string {
   const way: string[] = [];
   let node = root;

@@ -1,11 +1,11 @@
-// Whether stacks show frames of frameworks too: torch, installed packages, Python's own library.
+// The switch that shows frames of frameworks too: torch, installed packages, Python's library.
 
 import { field, go } from "../model/address";
 
 /** `program` or `all`; `frames` in the address. */
 export const framesField = field("frames", "program");
 
-/** What a question about stacks says of it. */
+/** The parameter for requests about stacks. */
 export function framesQuery(): { readonly frames?: string } {
   return framesField.value === "all" ? { frames: "all" } : {};
 }

@@ -1,4 +1,4 @@
-// Slanted lines: what is there and not in use. Seen also by those who see no hues.
+// Slanted lines for free memory, which do not depend on hues.
 
 import type { Pen } from "./pen";
 
@@ -13,7 +13,7 @@ export function hatch(
   gap = 7,
 ): void {
   pen.clipped(x, y, width, height, () => {
-    // Lines of neighbours meet: they begin at multiples of the gap of the whole picture.
+    // Lines begin at multiples of the gap of the whole picture, so that those of neighbours meet.
     for (let at = Math.floor((x - height) / gap) * gap; at < x + width; at += gap) {
       pen.line([at, y + height, at + height, y], { stroke });
     }

@@ -1,27 +1,27 @@
-// Where the nodes of an icicle lie: a row for each depth, as wide as their bytes.
+// The layout of an icicle: a row for each depth, nodes as wide as their bytes.
 
 export const ROW_HEIGHT = 21;
 
-/** What an icicle is made of. */
+/** A node of an icicle. */
 export interface TreeNode<N> {
   readonly name: string;
   readonly file: string | null;
   readonly line: number | null;
-  /** How wide it is. */
+  /** Determines the width. */
   readonly bytes: number;
   readonly children: readonly N[];
 }
 
 export interface Placed<N> {
   readonly node: N;
-  /** Names from the root to this node, the root's left out. */
+  /** Names from the root to this node, without the root's. */
   readonly path: readonly string[];
   readonly depth: number;
   readonly x: number;
   readonly width: number;
 }
 
-/** The nodes that are at least a pixel wide, those that the focus lies in first, over the whole width. */
+/** The nodes that are at least a pixel wide; the focus and its ancestors have the whole width. */
 export function placed<N extends TreeNode<N>>(
   root: N,
   focus: readonly string[],
@@ -59,12 +59,12 @@ function place<N extends TreeNode<N>>(
   }
 }
 
-/** What tells a node from its siblings. */
+/** A key that is unique among siblings. */
 export function nameOf<N>(node: TreeNode<N>): string {
   return node.line === null ? node.name : `${node.name}:${node.file ?? ""}:${node.line}`;
 }
 
-/** The focus as far as this icicle has it. */
+/** The part of the focus path that exists in this icicle. */
 export function known<N extends TreeNode<N>>(
   root: N,
   focus: readonly string[],
@@ -82,13 +82,16 @@ export function known<N extends TreeNode<N>>(
   return { path, nodes };
 }
 
-/** Whether a node has all the words, in its name or its place. */
+/** Whether a node's name and location contain all the words. */
 export function matches<N>(node: TreeNode<N>, words: readonly string[]): boolean {
   const text = `${node.name} ${node.file ?? ""}:${node.line ?? ""}`.toLowerCase();
   return words.every((word) => text.includes(word));
 }
 
-/** The nodes that match, with all below them; null when nothing is looked for. Parents come before their children. */
+/**
+ * The matching nodes with their descendants; null without a search. Parents come before their
+ * children.
+ */
 export function foundIn<N extends TreeNode<N>>(
   all: readonly Placed<N>[],
   words: readonly string[],
@@ -105,7 +108,7 @@ export function foundIn<N extends TreeNode<N>>(
   return found;
 }
 
-/** The bytes below nodes that match, each counted once. */
+/** The bytes of matching nodes, each byte counted once. */
 export function matchedBytes<N extends TreeNode<N>>(node: N, words: readonly string[]): number {
   if (words.length === 0) return 0;
   if (matches(node, words)) return node.bytes;
@@ -122,7 +125,7 @@ export function deepest<N>(all: readonly Placed<N>[]): number {
   return all.reduce((most, one) => Math.max(most, one.depth), 0);
 }
 
-/** The node that an arrow leads to: into a node and out of it, and to the nodes beside it. Null where there is none. */
+/** The node in the direction of an arrow key: child, parent or sibling; null if there is none. */
 export function neighbour<N>(
   all: readonly Placed<N>[],
   from: readonly string[],

@@ -3,24 +3,24 @@
 import type { ComponentChildren } from "preact";
 import { type Changes, go, hashAfter } from "../model/address";
 
-/** Its address is a whole one, so it also opens in another tab. */
+/** A link with a complete address, so that it also opens in another tab. */
 export function Link({
   to,
-  says,
+  hint,
   children,
 }: {
   readonly to: Changes;
-  /** What it is called, where its text does not say it. */
-  readonly says?: string;
+  /** The accessible name, if the text is not enough. */
+  readonly hint?: string;
   readonly children: ComponentChildren;
 }) {
   return (
     <a
       href={hashAfter(to)}
-      title={says}
-      aria-label={says}
+      title={hint}
+      aria-label={hint}
       onClick={(event) => {
-        // A row around it is not picked.
+        // Do not also select the row around it.
         event.stopPropagation();
         if (event.ctrlKey || event.metaKey || event.shiftKey) return;
         event.preventDefault();

@@ -1,4 +1,4 @@
-// A location as it is read: file, line and function, then its module and its folders, which may be cut off.
+// A location: file, line and function, then its module and its folders, which may be cut off.
 
 import type { ComponentChildren } from "preact";
 import { splitLocation } from "../base/paths";
@@ -6,7 +6,7 @@ import { splitLocation } from "../base/paths";
 interface LocationProps {
   readonly text: string;
   readonly module?: string | null | undefined;
-  /** What stands behind the function. */
+  /** Content behind the function. */
   readonly children?: ComponentChildren;
 }
 

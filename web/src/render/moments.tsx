@@ -1,4 +1,4 @@
-// Choosing a moment: a strip of the whole recording, and the moments that have names.
+// Controls for the chosen time: a strip of the whole recording, and buttons for named times.
 
 import type { At } from "../api/questions";
 import { cursor, go, namedMoment, secondsField } from "../model/address";
@@ -8,7 +8,7 @@ import { useDeviceAnswer } from "../model/use_answer";
 import { Problem } from "./notices";
 import { Strip } from "./strip";
 
-/** `first` is the moment that a view shows while the address names none. */
+/** `first` is the time that a view shows if the address has none. */
 export function MomentButtons({ first = "peak" }: { first?: At }) {
   const failed = card.value?.summary.failed_requests ?? 0;
   const at = namedMoment.value ?? first;
@@ -30,7 +30,7 @@ export function MomentButtons({ first = "peak" }: { first?: At }) {
   );
 }
 
-/** A saved page has only some moments: it says when it shows another than was asked for. */
+/** A note if a saved page shows another time than the requested one. */
 export function Nearest({ seconds }: { seconds: number | null }) {
   const at = cursor.value;
   if (
@@ -40,10 +40,10 @@ export function Nearest({ seconds }: { seconds: number | null }) {
     Math.abs(seconds - at) < 1e-6
   )
     return null;
-  return <span class="quiet"> · the nearest moment that was saved</span>;
+  return <span class="quiet"> · the nearest saved time</span>;
 }
 
-/** The whole recording; a press or a drag moves the moment. `seconds` is the moment of what is shown. */
+/** The whole recording; a press or a drag moves the chosen time. `seconds` is the shown time. */
 export function MomentStrip({ seconds }: { seconds: number | null }) {
   const about = subject.value;
   const timeline = useTimeline();
@@ -64,7 +64,7 @@ export function MomentStrip({ seconds }: { seconds: number | null }) {
   );
 }
 
-/** The same, with the window that is looked at: it is dragged by its middle, or drawn anew. */
+/** The whole recording with the shown window, which is dragged by its middle or drawn anew. */
 export function WindowStrip({
   window,
 }: {
@@ -91,7 +91,7 @@ export function WindowStrip({
   );
 }
 
-/** The timeline of what is shown, with the axis that every strip has. */
+/** The timeline of the chosen device, with the common axis of all strips. */
 export function useTimeline() {
   return useDeviceAnswer("timeline", () => ({ by: "category", axis: askedAxis("time") }));
 }

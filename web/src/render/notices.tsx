@@ -1,4 +1,4 @@
-// What is said where a picture or a table would be: what went wrong, that there is nothing, that it takes a moment.
+// Notices in place of a picture or a table: an error, no content, or waiting.
 
 import type { ComponentChildren } from "preact";
 import { type ApiError, NotSaved } from "../api/source";
@@ -24,7 +24,7 @@ export function Empty({ children }: { children: ComponentChildren }) {
   return <div class="notice quiet">{children}</div>;
 }
 
-/** Shows an answer, the old one until the new one is there, or why there is none. */
+/** Shows an answer, the old one until the new one arrives, or an error. */
 export function Answered<T>({
   asked,
   children,

@@ -1,4 +1,5 @@
-// What pictures are drawn with: a canvas or an SVG takes the same strokes, so a picture can be saved as either.
+// The drawing interface of pictures: canvas and SVG implement it, so a picture can be saved as
+// either.
 //
 // All lengths are CSS pixels. Points are flat lists: x, y, x, y, ….
 
@@ -6,7 +7,7 @@ export interface TextStyle {
   readonly fill: string;
   readonly align?: "start" | "middle" | "end";
   readonly baseline?: "alphabetic" | "middle" | "top";
-  /** In pixels; 12 when not said. */
+  /** In pixels; 12 by default. */
   readonly size?: number;
   readonly isBold?: boolean;
 }
@@ -23,9 +24,9 @@ export interface Pen {
   line(points: readonly number[], style: LineStyle): void;
   area(points: readonly number[], fill: string): void;
   text(x: number, y: number, text: string, style: TextStyle): void;
-  /** How wide a text would be. */
+  /** The width of a text. */
   measure(text: string, size?: number, isBold?: boolean): number;
-  /** Draws with everything outside a rectangle cut off. */
+  /** Draws clipped to a rectangle. */
   clipped(x: number, y: number, width: number, height: number, draw: () => void): void;
 }
 
@@ -41,7 +42,10 @@ export function fontOf(size = 12, isBold = false): string {
   return `${isBold ? "600 " : ""}${size}px ${FONT}`;
 }
 
-/** As much of a text as fits, with `…` at its end or, for paths, at its beginning; empty when nothing would be left. */
+/**
+ * A text shortened to fit, with `…` at its end or, for paths, at its beginning; empty if nothing
+ * fits.
+ */
 export function fitted(
   pen: Pen,
   text: string,

@@ -1,4 +1,4 @@
-// A canvas that keeps its size, says in words what it shows, and can be saved.
+// A canvas that follows the size of its box, has a description, and can be saved.
 
 import type { ComponentChildren, Ref } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -10,18 +10,18 @@ import type { Size } from "./pen";
 import { copyPng, type Draw, type Drawing, download, pngOf, svgOf } from "./save";
 
 export interface PictureProps {
-  /** The file's name when it is saved. */
+  /** The name of a saved file. */
   readonly name: string;
-  /** What is seen, for those who do not see it; also the title of a saved picture. */
+  /** A description for screen readers; also the title of a saved picture. */
   readonly label: string;
   readonly draw: Draw;
   readonly class?: string;
-  /** Whether it is a part of a control that has the focus itself. */
+  /** Whether it is part of a control that has the focus. */
   readonly isPart?: boolean;
-  /** Where its menu is elsewhere (`SaveMenu`). */
+  /** Whether its menu (`SaveMenu`) is placed elsewhere. */
   readonly hasNoMenu?: boolean;
   readonly canvasRef?: Ref<HTMLCanvasElement>;
-  /** Keyboard and pointer, on the canvas itself. */
+  /** Keyboard and pointer handlers of the canvas. */
   readonly on?: PictureHandlers;
   readonly children?: ComponentChildren;
 }
@@ -37,7 +37,10 @@ export interface PictureHandlers {
   readonly onDblClick?: (event: MouseEvent) => void;
 }
 
-/** A picture that fills its box. It is drawn again, once a frame at most, whenever its parent is. */
+/**
+ * A picture that fills its box. It is redrawn at most once per frame whenever its parent is
+ * rendered.
+ */
 export function Picture(props: PictureProps) {
   const frame = useRef<HTMLElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -112,7 +115,7 @@ function useDrawn(
   });
 }
 
-/** Save or copy a picture; a function is asked for it when it is wanted. */
+/** A menu to save or copy a picture; a function is called when the picture is needed. */
 export function SaveMenu({ drawing }: { drawing: Drawing | (() => Drawing) }) {
   const menu = useRef<HTMLDetailsElement>(null);
   const close = () => menu.current?.removeAttribute("open");
@@ -161,7 +164,7 @@ function saveSvg(drawing: Drawing): void {
   download(`${drawing.name}.svg`, new Blob([svgOf(drawing)], { type: "image/svg+xml" }));
 }
 
-/** Onto the clipboard, or into a file where there is none. */
+/** Copies to the clipboard, or saves a file if there is none. */
 async function copy(drawing: Drawing): Promise<void> {
   if (!(await copyPng(drawing))) await savePng(drawing);
 }

@@ -1,11 +1,11 @@
-// What the plan of the recording says, and the way to it; nothing where the recording has none.
+// The verdict of the recording's plan with a link to it; empty without a plan.
 
 import { card } from "../model/recording";
 import { useAnswer } from "../model/use_answer";
 import { Link } from "./link";
 import { verdict } from "./plan_words";
 
-/** The question for the plan of the recording that is looked at. */
+/** The plan of the chosen recording. */
 export function usePlan() {
   return useAnswer(() => {
     const here = card.value;
@@ -15,7 +15,7 @@ export function usePlan() {
   });
 }
 
-/** It has its line before the answer comes: nothing moves. */
+/** Keeps its line before the answer arrives, so that nothing moves. */
 export function PlanLink() {
   const plan = usePlan();
   if (!card.value?.has_plan) return null;

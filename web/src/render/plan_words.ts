@@ -1,4 +1,4 @@
-// A plan in words, as the terminal says it.
+// A plan as sentences, in the terminal's words.
 
 import type { Numerics, Plan, PlanTry } from "../api/types.gen";
 import { formatBytes } from "../base/bytes";
@@ -38,7 +38,7 @@ const RESULTS: Readonly<Record<Numerics, string>> = {
   changed: "results are computed in another precision",
 };
 
-/** What a try or a change costs. */
+/** The cost of a try or a change. */
 export function costSentence(
   cost: Pick<PlanTry, "slow_down" | "slows" | "numerics"> & { readonly gpus?: number },
 ): string {
@@ -49,19 +49,22 @@ export function costSentence(
   return `${more}${time}; ${RESULTS[numerics]}`;
 }
 
-/** `1.15 ×`, as the terminal has it; `?` where it is not known. */
+/** `1.15 ×`, as in the terminal; `?` if unknown. */
 export function formatMultiple(multiple: number | null): string {
   return multiple === null ? "?" : `${multiple.toFixed(2)} ×`;
 }
 
-/** How a try's verdict is shown beside its bar. */
+/** The verdict of a try beside its bar. */
 export interface FitWords {
   readonly kind: "fits" | "fails" | "tight";
   readonly text: string;
   readonly hint?: string;
 }
 
-/** Whether a try fits. Where it needs more than the GPU has, no check mark stands beside a bar that is over the limit. */
+/**
+ * Whether a try fits. A try that fits only by freeing cached blocks gets no check mark: its bar
+ * exceeds the limit.
+ */
 export function fitWords(tried: Pick<PlanTry, "fits" | "needed">, capacity: number): FitWords {
   if (!tried.fits) return { kind: "fails", text: "✗ no" };
   if (tried.needed <= capacity) return { kind: "fits", text: "✓ yes" };

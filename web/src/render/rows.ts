@@ -1,13 +1,13 @@
-// Which rows of a table are shown, and in which order.
+// Filters and sorts the rows of a table.
 
 export type Cell = string | number;
 
 /** The values of a column. */
 export interface ColumnValues<R> {
   readonly name: string;
-  /** What it is sorted by, filtered by and exported as. */
+  /** The value for sorting, filtering and export. */
   readonly value: (row: R) => Cell | null;
-  /** The text that the filter searches, if it is more than the value. */
+  /** The text that the filter searches, if it differs from the value. */
   readonly searched?: (row: R) => string;
 }
 
@@ -16,7 +16,7 @@ export interface Order {
   readonly isDescending: boolean;
 }
 
-/** The rows that have every word of `words` in some column, sorted. Equal ones keep their order. */
+/** The rows with every word of `words` in some column, sorted stably. */
 export function arranged<R>(
   rows: readonly R[],
   columns: readonly ColumnValues<R>[],
@@ -31,7 +31,7 @@ export function arranged<R>(
   return found.sort((one, other) => sign * compared(column.value(one), column.value(other)));
 }
 
-/** The order after a press on a column's title: numbers begin with the largest, texts with the first. */
+/** The order after a click on a column's title: numbers descending, texts ascending first. */
 export function nextOrder(present: Order | null, name: string, isNumber: boolean): Order {
   if (present?.name === name) return { name, isDescending: !present.isDescending };
   return { name, isDescending: isNumber };

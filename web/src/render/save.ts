@@ -1,4 +1,4 @@
-// A picture or a table, out of the page: as PNG, SVG or CSV, into a file or onto the clipboard.
+// Exports a picture or a table as PNG, SVG or CSV, to a file or the clipboard.
 
 import type { Inks } from "../base/colours";
 import { CanvasPen } from "./canvas_pen";
@@ -8,7 +8,7 @@ import { SvgPen } from "./svg_pen";
 export type Draw = (pen: Pen, size: Size, inks: Inks) => void;
 
 export interface Drawing {
-  /** The file's name without its ending. */
+  /** The file name without its extension. */
   readonly name: string;
   readonly title: string;
   readonly size: Size;
@@ -16,7 +16,7 @@ export interface Drawing {
   readonly draw: Draw;
 }
 
-/** Pictures of pixels are drawn this many times as large as they are shown. */
+/** The scale of PNG pictures. */
 const PNG_SCALE = 2;
 
 export function svgOf(drawing: Drawing): string {
@@ -39,7 +39,7 @@ export async function pngOf(drawing: Drawing): Promise<Blob> {
   return canvas.convertToBlob({ type: "image/png" });
 }
 
-/** Puts a picture on the clipboard; false where the browser has none. */
+/** Copies a picture to the clipboard; false if the browser has none. */
 export async function copyPng(drawing: Drawing): Promise<boolean> {
   try {
     await navigator.clipboard.write([new ClipboardItem({ "image/png": pngOf(drawing) })]);
@@ -66,7 +66,9 @@ export function download(name: string, content: Blob): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** Rows as CSV (RFC 4180). A cell that a spreadsheet would take for a formula is quoted with an apostrophe. */
+/**
+ * Rows as CSV (RFC 4180). A cell that a spreadsheet would treat as a formula gets an apostrophe.
+ */
 export function csvOf(rows: readonly (readonly (string | number)[])[]): string {
   return `${rows.map((row) => row.map(csvCell).join(",")).join("\r\n")}\r\n`;
 }

@@ -1,4 +1,4 @@
-// A picture that is higher than its room: the box scrolls, and only what is seen is drawn.
+// A picture that is higher than its box: the box scrolls, and only the visible part is drawn.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -10,15 +10,15 @@ import "./scrolled.css";
 export interface ScrolledProps {
   readonly name: string;
   readonly label: string;
-  /** How high the whole picture is. */
+  /** The height of the whole picture. */
   readonly height: number;
-  /** How far it is scrolled, kept by the caller. */
+  /** The scroll position, stored by the caller. */
   readonly top: number;
   readonly onTop: (top: number) => void;
-  /** Draws the part that is seen; what lies at `top` of the whole is at 0. */
+  /** Draws the visible part; `top` of the whole is at 0. */
   readonly draw: (pen: Pen, size: Size, inks: Inks) => void;
   readonly on?: PictureHandlers;
-  /** What must be seen, by its index in the whole: scrolled to when it is not. */
+  /** The part of the whole that must be visible: the box scrolls to it. */
   readonly reveals?: { readonly y: number; readonly height: number } | null;
   readonly children?: ComponentChildren;
 }

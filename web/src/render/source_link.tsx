@@ -1,15 +1,15 @@
-// A location that leads to its line in the view of the source.
+// A link from a location to its line in the source view.
 
 import type { ComponentChildren } from "preact";
 import { type Location, parseLocation } from "../base/location";
 import { Link } from "./link";
 
-/** Where a location leads to. */
+/** The address of a location in the source view. */
 export function sourceOf({ file, line }: Location) {
   return { view: "source", file, line };
 }
 
-/** Text that is a link where `location` has a file and a line. */
+/** A text, as a link if `location` has a file and a line. */
 export function SourceLink({
   location,
   children,
@@ -21,13 +21,13 @@ export function SourceLink({
   return found ? <Link to={sourceOf(found)}>{children}</Link> : <span>{children}</span>;
 }
 
-/** A small link beside a location, where a click on the row does something else. */
+/** A small link beside a location, for rows whose click has another meaning. */
 export function SourceMark({ location }: { readonly location: string }) {
   const found = parseLocation(location);
   if (!found) return null;
   return (
     <span class="source-mark">
-      <Link to={sourceOf(found)} says={`Source of ${location}`}>
+      <Link to={sourceOf(found)} hint={`Source of ${location}`}>
         ↗
       </Link>
     </span>

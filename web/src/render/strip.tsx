@@ -1,4 +1,4 @@
-// The whole recording in a small strip, with a window or a moment that can be dragged.
+// A small strip of the whole recording, with a window or a chosen time that can be dragged.
 
 import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -22,20 +22,23 @@ import { paintTile, styleKey } from "./tile_image";
 export interface StripProps {
   readonly about: Subject;
   readonly timeline: Timeline;
-  /** The part of the recording that it shows; the whole when not said. */
+  /** The shown part of the recording; the whole by default. */
   readonly span?: Window | null;
-  /** What a press does, for its title. */
+  /** The title: what a press does. */
   readonly hint?: string;
-  /** The part that is looked at, if there is one. */
+  /** The shown window, if there is one. */
   readonly window?: Window | null;
-  /** The moment. */
+  /** The chosen time. */
   readonly cursor: number | null;
-  /** Whether bytes stand at its left. */
+  /** Whether it has a byte axis. */
   readonly hasByteAxis?: boolean;
-  /** Room at the left and right, to lie under an axis. */
+  /** Margins at the left and right, to align with an axis. */
   readonly left?: number;
   readonly right?: number;
-  /** A press or a drag: where it began and where it is. Without `onWindow` only the latter is passed, as a time. */
+  /**
+   * Called for a press or a drag with its two ends; without `onWindow`, `onMoment` gets only the
+   * current time.
+   */
   readonly onMoment?: (seconds: number) => void;
   readonly onWindow?: (window: Window, isDone: boolean) => void;
   readonly label: string;
@@ -66,7 +69,7 @@ export function Strip(props: StripProps) {
   const left = props.left ?? (props.hasByteAxis ? BYTE_AXIS_WIDTH : 0);
   const box = {
     x: left,
-    // The lowest label stands in the middle of its line.
+    // The lowest label is centred on its line.
     y: props.hasByteAxis ? 8 : 1,
     width: Math.max(1, size.width - left - (props.right ?? 0)),
     height: Math.max(1, size.height - (props.hasByteAxis ? 16 : 2)),
@@ -142,7 +145,7 @@ export function Strip(props: StripProps) {
 
 type Box = { x: number; y: number; width: number; height: number };
 
-/** What it shows and marks, as positions on the axis. */
+/** The shown and marked parts, as positions on the axis. */
 interface Along {
   readonly span: Window;
   readonly window: Window | null;
@@ -177,7 +180,7 @@ function drawOver(
   }
 }
 
-/** How far a key moves, as a share of all that is shown. */
+/** The distance that a key moves, as a share of the shown part. */
 const KEY_SHARES: Readonly<Record<string, number>> = {
   ArrowLeft: -0.01,
   ArrowRight: 0.01,
@@ -187,7 +190,7 @@ const KEY_SHARES: Readonly<Record<string, number>> = {
   End: 1,
 };
 
-/** Dragging a moment, a window by its middle, or a new window from anywhere else. */
+/** Handles drags: of the chosen time, of the window by its middle, or of a new window. */
 function useDrag(given: {
   readonly box: Box;
   readonly along: Along;

@@ -1,4 +1,4 @@
-// Strokes as SVG text. Every text from a recording is escaped here and nowhere else.
+// A pen that writes SVG. Every text from a recording is escaped here and nowhere else.
 
 import { FONT, type LineStyle, type Pen, type TextStyle } from "./pen";
 
@@ -7,7 +7,7 @@ export class SvgPen implements Pen {
   private clips = 0;
   private readonly ruler: (text: string, size?: number, isBold?: boolean) => number;
 
-  /** `ruler` measures texts: an SVG cannot. */
+  /** `ruler` measures texts, which SVG cannot. */
   constructor(ruler: (text: string, size?: number, isBold?: boolean) => number) {
     this.ruler = ruler;
   }
@@ -33,7 +33,7 @@ export class SvgPen implements Pen {
 
   text(x: number, y: number, text: string, style: TextStyle): void {
     const size = style.size ?? 12;
-    // Not every program knows `dominant-baseline`.
+    // Not every program supports `dominant-baseline`.
     const down =
       style.baseline === "middle" ? size * 0.35 : style.baseline === "top" ? size * 0.8 : 0;
     const weight = style.isBold ? ' font-weight="600"' : "";
@@ -84,14 +84,14 @@ const ESCAPES: Readonly<Record<string, string>> = {
   "'": "&#39;",
 };
 
-/** A text that cannot become markup, nor hold what XML does not allow. */
+/** A text with markup escaped and characters removed that XML does not allow. */
 export function escaped(text: string): string {
   return Array.from(text, (letter) =>
     isAllowed(letter) ? (ESCAPES[letter] ?? letter) : "\ufffd",
   ).join("");
 }
 
-/** Whether XML 1.0 can have a letter. */
+/** Whether XML 1.0 allows a character. */
 function isAllowed(letter: string): boolean {
   const code = letter.codePointAt(0) ?? 0;
   if (code < 0x20) return code === 0x9 || code === 0xa || code === 0xd;

@@ -1,4 +1,5 @@
-// A table of any length: only the rows that are seen are in the page. Sorts, filters, and is copied as CSV.
+// A table of any length: only visible rows are in the DOM. It can be sorted, filtered and copied as
+// CSV.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -13,23 +14,23 @@ import { SourceMark } from "./source_link";
 export interface Column<R> extends ColumnValues<R> {
   readonly title: string;
   readonly isNumber?: boolean;
-  /** The file, the line and the function are read first; folders come after them. Its cell is a text. */
+  /** Whether the text is a location: file, line and function come first, folders after them. */
   readonly isLocation?: boolean;
   /** The module of a location. */
   readonly module?: (row: R) => string | null | undefined;
-  /** Cut at its beginning where it is too long. */
+  /** Whether a long text is cut at its beginning. */
   readonly keepsEnd?: boolean;
-  /** A CSS length; `auto` when not said. */
+  /** A CSS length; `auto` by default. */
   readonly width?: string;
   readonly cell?: (row: R) => ComponentChildren;
-  /** What stands in the cell's title, for texts that may be cut off. */
+  /** The cell's title, for texts that may be cut off. */
   readonly hint?: (row: R) => string;
-  /** How far a bar behind the cell goes, 0 to 1. */
+  /** The length of a bar behind the cell, 0 to 1. */
   readonly bar?: (row: R) => number;
 }
 
 export interface TableProps<R> {
-  /** What it is a table of, for screen readers and the name of a saved file. */
+  /** The name of the table, for screen readers and saved files. */
   readonly name: string;
   readonly columns: readonly Column<R>[];
   readonly rows: readonly R[];
@@ -37,17 +38,19 @@ export interface TableProps<R> {
   readonly onPick?: (row: R) => void;
   readonly onHover?: (row: R | null) => void;
   readonly isPicked?: (row: R) => boolean;
-  /** Beside the filter box. */
+  /** Content beside the filter box. */
   readonly children?: ComponentChildren;
-  /** Called with every change in the filter box. */
+  /** Called for every change of the filter. */
   readonly onFilter?: (words: string) => void;
 }
 
 const ROW_HEIGHT = 28;
-/** Rows above and below what is seen. */
+/** Extra rows above and below the visible ones. */
 const BESIDE = 8;
 
-/** The filter and the order of a table are in the address, behind the name of the table. */
+/**
+ * The part of an address field for this table: fields have the name of the table before the value.
+ */
 const findField = field("find");
 const sortedField = field("sorted");
 

@@ -1,18 +1,19 @@
-// A tile of the timeline as pixels: one wide for each column, painted once, then only moved and widened.
+// A tile of the timeline as an image: one pixel per column, painted once, then only moved and
+// scaled.
 
 import type { TimelineTile } from "../api/types.gen";
 import { channels } from "../base/colours";
 
 /** How a tile is painted. */
 export interface TileStyle {
-  /** How many pixels high. */
+  /** The height in pixels. */
   readonly height: number;
   /** The bytes at the upper edge. */
   readonly highest: number;
-  /** The colour of each group, from the bottom up; null leaves it out. */
+  /** The colour of each group, from the bottom up; null hides a group. */
   readonly colours: readonly (string | null)[];
   readonly lines: readonly LineStyle[];
-  /** How thick lines are, in pixels. */
+  /** The width of lines in pixels. */
   readonly thickness: number;
 }
 
@@ -25,13 +26,13 @@ export type TileImage = HTMLCanvasElement;
 
 const painted = new WeakMap<object, { key: string; image: TileImage }>();
 
-/** The picture of a tile, if it has been painted in this style. */
+/** The image of a tile, if it was painted in this style. */
 export function knownImage(tile: object, key: string): TileImage | undefined {
   const known = painted.get(tile);
   return known?.key === key ? known.image : undefined;
 }
 
-/** The last picture of a tile, in any style. */
+/** The last image of a tile, in any style. */
 export function anyImage(tile: object): TileImage | undefined {
   return painted.get(tile)?.image;
 }
@@ -89,7 +90,7 @@ class Ink {
   }
 }
 
-/** Fills one column from the bottom up. A pixel that several colours share gets the mean of them. */
+/** Fills one column from the bottom up. A pixel that several colours share gets their mean. */
 class Brush {
   private column = 0;
   private row = 0;
@@ -160,8 +161,8 @@ class Brush {
 }
 
 /**
- * A line has its upright pieces too, but not that of `allocated`: it runs along the stack, whose own edge shows them,
- * and where levels jump from column to column they would cover it.
+ * Draws a line with its vertical parts, except for `allocated`: that line follows the edge of the
+ * stack, which vertical parts would cover where levels jump from column to column. /
  */
 function paintLine(
   words: Uint32Array,
@@ -186,7 +187,7 @@ function paintLine(
   }
 }
 
-/** A pixel as a number, in the order that this machine has bytes in. */
+/** A pixel as a number in the machine's byte order. */
 function word(red: number, green: number, blue: number, alpha: number): number {
   const [r, g, b] = [Math.round(red), Math.round(green), Math.round(blue)];
   return IS_LITTLE

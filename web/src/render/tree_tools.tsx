@@ -1,14 +1,14 @@
-// Above an icicle: by what it is, whether frames of frameworks are in it, and what else its view offers.
+// Controls above an icicle: its grouping, the frames of frameworks, and controls of its view.
 
 import type { ComponentChildren } from "preact";
 import { field, go } from "../model/address";
 import { Choices } from "./choices";
 import { FramesToggle, framesQuery } from "./frames_toggle";
 
-/** What an icicle is by; `tree` in the address. */
+/** The grouping of an icicle; `tree` in the address. */
 export const treeBy = field("tree", "stack");
 
-/** What a question about an icicle says of it. Modules have no frames. */
+/** The parameters of a request for an icicle. Modules have no frames. */
 export function treeQuery() {
   return treeBy.value === "module"
     ? ({ by: "module" } as const)
@@ -16,11 +16,11 @@ export function treeQuery() {
 }
 
 export interface TreeToolsProps {
-  /** Beside stack and module. */
+  /** Choices other than stack and module. */
   readonly others?: readonly (readonly [string, string])[];
-  /** Called before another one is shown. */
+  /** Called before the grouping changes. */
   readonly onChoose?: () => void;
-  /** Before the choice of frames, and after it. */
+  /** Content before and after the choice of frames. */
   readonly before?: ComponentChildren;
   readonly children?: ComponentChildren;
 }

@@ -1,9 +1,9 @@
-// From bar to bar with the keys, and into the one that is chosen.
+// Keys that choose the next or previous bar and open the chosen one.
 
 import { useKeys } from "./use_keys";
 
 export interface Bars {
-  /** What a bar is: `step`, `rank`. */
+  /** The name of a bar: `step`, `rank`. */
   readonly what: string;
   readonly count: number;
   readonly chosen: number | null;
@@ -15,17 +15,17 @@ export function useBarKeys(title: string, { what, count, chosen, onChoose, onOpe
   useKeys(title, [
     {
       keys: ["n", "ArrowRight"],
-      says: `Next ${what}`,
+      hint: `Next ${what}`,
       run: () => onChoose(Math.min(count - 1, (chosen ?? -1) + 1)),
     },
     {
       keys: ["p", "ArrowLeft"],
-      says: `Previous ${what}`,
+      hint: `Previous ${what}`,
       run: () => onChoose(Math.max(0, (chosen ?? count) - 1)),
     },
     {
       keys: ["Enter"],
-      says: `Show the chosen ${what} in the timeline`,
+      hint: `Show the chosen ${what} in the timeline`,
       run: () => onOpen(chosen),
     },
   ]);

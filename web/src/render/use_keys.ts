@@ -1,4 +1,4 @@
-// Keys of a view: they listen while it is shown, and stand in the help.
+// Registers the keys of a view while it is shown; the help lists them.
 
 import { useEffect, useRef } from "preact/hooks";
 import { type Key, listen } from "../base/keys";
@@ -6,7 +6,7 @@ import { type Key, listen } from "../base/keys";
 export function useKeys(title: string, keys: readonly Key[]): void {
   const latest = useRef(keys);
   latest.current = keys;
-  const which = keys.map((key) => `${key.keys} ${key.says}`).join();
+  const which = keys.map((key) => `${key.keys} ${key.hint}`).join();
   useEffect(() => {
     const steady = latest.current.map((key, at) => ({
       ...key,

@@ -10,7 +10,7 @@ import type { View } from "../views/view";
 import { helpIsOpen } from "./help";
 import { shownView, shownViews } from "./views";
 
-/** Tabs come with the list of recordings, which decides which there are. */
+/** The tabs appear with the list of recordings, which decides which views there are. */
 export function Bar({ isLoaded }: { isLoaded: boolean }) {
   return (
     <header class="top-bar">
@@ -82,7 +82,7 @@ function Tabs() {
           aria-selected={view.name === here}
           aria-controls="view"
           tabIndex={view.name === here ? 0 : -1}
-          title={`${view.says} (${view.key})`}
+          title={`${view.hint} (${view.key})`}
           onClick={(event) => {
             if (event.ctrlKey || event.metaKey || event.shiftKey) return;
             event.preventDefault();
@@ -115,7 +115,7 @@ function moveAmongTabs(event: KeyboardEvent): void {
 }
 
 function Groupings({ view }: { view: View }) {
-  // It comes together with what stands beside it, so that nothing moves.
+  // Shown together with its neighbours, so that nothing moves.
   if (!view.groupings || !traces.value) return null;
   return (
     <label class="chooser whole">
@@ -134,9 +134,9 @@ function Groupings({ view }: { view: View }) {
   );
 }
 
-/** What belongs to one device of one recording, and to no other. */
+/** Fields of the address that belong to one device of one recording. */
 const ELSEWHERE = { at: null, allocation: null, off: null, focus: null };
-/** What belongs to two recordings that are compared. */
+/** Fields of the address that belong to two compared recordings. */
 const NOT_COMPARED = { a: null, b: null, device_a: null, device_b: null, at_a: null, at_b: null };
 
 function Choosers() {

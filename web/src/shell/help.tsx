@@ -1,4 +1,4 @@
-// The keys that work now, over the page.
+// The help: the currently active keys.
 
 import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -13,7 +13,7 @@ export function Help() {
   useEffect(() => {
     if (isOpen) {
       dialog.current?.showModal();
-      // The browser moves the focus to the first button, which is the last thing in it.
+      // The browser would focus the first button, which is at the end of the dialog.
       dialog.current?.focus();
       dialog.current?.scrollTo?.(0, 0);
     } else dialog.current?.close();
@@ -31,7 +31,7 @@ export function Help() {
       onClick={(event) => event.target === dialog.current && close()}
       onKeyDown={(event) => {
         if (event.key !== "Escape") return;
-        // The views behind it have a meaning for this key too.
+        // The views behind the dialog also handle this key.
         event.stopPropagation();
         close();
       }}
@@ -43,13 +43,13 @@ export function Help() {
             <h3>{group.title}</h3>
             <dl>
               {group.keys.map((key) => (
-                <div key={key.says}>
+                <div key={key.hint}>
                   <dt>
                     {key.keys.map((one) => (
                       <kbd key={one}>{shownKey(one)}</kbd>
                     ))}
                   </dt>
-                  <dd>{key.says}</dd>
+                  <dd>{key.hint}</dd>
                 </div>
               ))}
             </dl>

@@ -1,4 +1,4 @@
-// The whole page: bar, what is missing from the recording, the view.
+// The whole page: the bar, warnings about lost events, the view.
 
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -23,7 +23,7 @@ export function Page() {
   useEffect(() => {
     document.title = [view.title, card.value?.name, "floodmark"].filter(Boolean).join(" · ");
   });
-  // What is shown before and after the list of recordings has come are different elements: nothing moves.
+  // Different elements before and after the list of recordings arrives, so that nothing moves.
   const isLoaded = traces.value !== null || failure.value !== null;
   return (
     <div class="page" data-idle={String(idle.value && isLoaded)} data-view={view.name}>
@@ -55,10 +55,10 @@ function Shown() {
   return <view.component key={view.name} />;
 }
 
-/** Recordings whose notice of what is derived was dismissed. */
+/** Recordings whose notice about derived values was dismissed. */
 const dismissed = signal<ReadonlySet<number>>(new Set());
 
-/** What is missing must be seen before any number. Where something is derived, nothing is missing: that is quiet. */
+/** Warnings about lost events come before any number. A notice about derived values is dimmed. */
 function Losses() {
   const id = card.value?.id ?? 0;
   const derived = card.value?.derived ?? [];
@@ -116,18 +116,18 @@ function useGlobalKeys(): void {
   useKeys("Everywhere", [
     ...shownViews.value.map((view) => ({
       keys: [view.key],
-      says: `${view.title}: ${view.says}`,
+      hint: `${view.title}: ${view.hint}`,
       run: () => go({ view: view.name }),
     })),
     {
       keys: ["/"],
-      says: "Go to the filter box",
+      hint: "Go to the filter box",
       run: () => document.querySelector<HTMLInputElement>("input[type=search]")?.focus(),
     },
-    { keys: ["T"], says: "Theme: system, light, dark", run: switchTheme },
+    { keys: ["T"], hint: "Theme: system, light, dark", run: switchTheme },
     {
       keys: ["?"],
-      says: "Show these keys",
+      hint: "Show these keys",
       run: () => {
         helpIsOpen.value = !helpIsOpen.peek();
       },
@@ -135,7 +135,7 @@ function useGlobalKeys(): void {
   ]);
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
-      // While the keys are listed, they do nothing; the dialog itself closes with Escape.
+      // While the help is open, keys do nothing; Escape closes it.
       if (!helpIsOpen.peek() || event.key === "?") press(event);
     };
     window.addEventListener("keydown", onKey);

@@ -1,4 +1,4 @@
-// Which views there are for these recordings, and which is shown.
+// The available views for these recordings, and the shown one.
 
 import { computed } from "@preact/signals";
 import { traceField, viewName } from "../model/address";
@@ -18,7 +18,7 @@ export const shownView = computed<View>(() => {
   return found;
 });
 
-/** What a page without a view in its address opens on. */
+/** The view of an address without one. */
 function firstView(): string {
   const { follows, traces: all } = traces.value ?? { follows: false, traces: [] };
   if (follows) return "timeline";

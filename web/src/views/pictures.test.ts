@@ -39,7 +39,7 @@ describe("pictures as SVG", () => {
       phases: [HOSTILE],
       chosen: 1,
     };
-    const suspects = [{ since: 1, says: `${HOSTILE} gains 1 B a step` }];
+    const suspects = [{ since: 1, text: `${HOSTILE} gains 1 B a step` }];
     const levels = svg((pen) =>
       drawSteps(pen, SIZE, LIGHT, { ...picture, suspects, byPhase: false }),
     );

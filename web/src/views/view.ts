@@ -1,4 +1,4 @@
-// What a view is to the shell.
+// The interface between a view and the shell.
 
 import type { ComponentType } from "preact";
 
@@ -9,11 +9,11 @@ export interface View {
   readonly title: string;
   /** The key that opens it. */
   readonly key: string;
-  /** What it answers, in a few words: the tab's hint. */
-  readonly says: string;
+  /** The hint of the tab: what the view answers. */
+  readonly hint: string;
   readonly component: ComponentType;
   /** The groupings that the bar offers while it is shown (`by` in the address). */
   readonly groupings?: readonly string[];
-  /** Whether it has anything to show; reads signals. Always, when not said. */
+  /** Whether it has anything to show; reads signals. True by default. */
   readonly isThere?: () => boolean;
 }

@@ -1,4 +1,5 @@
-// What to change, with the bytes that each change saves, and what other settings of the allocator would have done.
+// What to change, with the bytes that each change saves, and the same requests under other
+// allocator settings.
 
 import type { Advice as AdviceCard, AdviceKind, AdviceReport } from "../../api/types.gen";
 import { formatBytes, formatShare } from "../../base/bytes";
@@ -88,7 +89,7 @@ function Changes({ report }: { report: AdviceReport }) {
   );
 }
 
-/** The recorded peak of reserved bytes, where the simulation has another one. */
+/** The recorded peak of reserved bytes, if the simulation has a different one. */
 function recordedSentence(report: AdviceReport): string {
   const recorded = device.value?.device === report.device ? device.value.reserved_peak : null;
   if (recorded === null || report.peak_reserved === null || recorded === report.peak_reserved)
@@ -156,7 +157,7 @@ function Change({ change }: { change: string }) {
         <CopyButton
           key={piece.text}
           text={piece.text}
-          says={code.length > 1 ? `Copy ${piece.text}` : "Copy"}
+          hint={code.length > 1 ? `Copy ${piece.text}` : "Copy"}
         />
       ))}
     </p>
@@ -170,7 +171,7 @@ interface SavingProps {
   readonly before: number;
 }
 
-/** The whole bar is the peak as it was; what would go is hatched. */
+/** The whole bar is the recorded peak; saved bytes are hatched. */
 function Saving({ what, saved, left, before }: SavingProps) {
   const share = before > 0 ? Math.min(1, saved / before) : 0;
   return (
@@ -198,6 +199,6 @@ export const advice: View = {
   name: "advice",
   title: "Advice",
   key: "7",
-  says: "what to change, and the bytes that each change saves",
+  hint: "what to change, and the bytes that each change saves",
   component: Advice,
 };

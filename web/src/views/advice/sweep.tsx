@@ -9,7 +9,7 @@ import { useDeviceAnswer } from "../../model/use_answer";
 import { CopyButton } from "../../render/copy_button";
 import { Answered } from "../../render/notices";
 
-/** It asks at once, but waits with its place until what stands above has taken its own. */
+/** Requests at once, but takes its space only after the parts above have theirs. */
 export function Sweep({ isShown }: { isShown: boolean }) {
   const hasAllocator = device.value?.reserved_peak !== null;
   const sweep = useDeviceAnswer("sweep", () => (device.value?.reserved_peak === null ? null : {}));
@@ -31,7 +31,7 @@ export function Sweep({ isShown }: { isShown: boolean }) {
 function Runs({ answer }: { answer: Simulation }) {
   const { recorded, runs } = answer;
   const limit = recorded.memory;
-  // A simulation is compared with a simulation: the recording may differ from its own.
+  // Compare simulations with the simulated recording, which may differ from the recording.
   const own = runs.find((run) => run.alloc_conf === recorded.alloc_conf) ?? recorded;
   const widest = Math.max(
     1,
@@ -146,7 +146,9 @@ interface RunBarProps {
   readonly widest: number;
 }
 
-/** Allocated and reserved beyond it, with a mark at the settings of the recording. */
+/**
+ * A bar of allocated bytes and of reserved ones beyond them, with a mark at the recorded settings.
+ */
 function RunBar({ allocated, reserved, own, widest }: RunBarProps) {
   const percent = (bytes: number) => `${(100 * bytes) / widest}%`;
   return (

@@ -12,7 +12,7 @@ export interface ChangeBars {
   readonly bars: readonly ChangeBar[];
 }
 
-/** The line stands where the largest growth and the largest shrinking both just fit. */
+/** The line is placed so that the largest growth and the largest shrinkage both just fit. */
 export function changeBars(changes: readonly number[]): ChangeBars {
   const grown = changes.reduce((most, change) => Math.max(most, change), 0);
   const shrunk = changes.reduce((most, change) => Math.max(most, -change), 0);

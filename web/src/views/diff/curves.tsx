@@ -25,10 +25,10 @@ const NAMES: Readonly<Record<SideName, string>> = { a: "from", b: "to" };
 
 export function Curves({ answer, both }: { answer: DiffCurves; both: Sides }) {
   const size = useRef<Size>({ width: 1, height: 1 });
-  // The side that keys move.
+  // The side that the keys move.
   const [active, setActive] = useState<SideName>("b");
   const choose = (side: SideName, point: DiffPoint | null, replaces: boolean) => {
-    // A saved page has the peaks only.
+    // A saved page has only the peaks.
     if (!point || source().isStored) return;
     go({ [`at_${side}`]: secondsField(point.seconds) }, { replaces });
   };
@@ -95,7 +95,7 @@ function positionText(point: DiffPoint, answer: DiffCurves, steps: number): stri
   return `${step < steps ? step : "after the last"}, at ${seconds}`;
 }
 
-/** What is seen, in words. */
+/** A description for screen readers. */
 function description(answer: DiffCurves, both: Sides, active: SideName): string {
   const side = (name: SideName) => {
     const { peak, at, device } = answer.curves[name];
@@ -133,7 +133,10 @@ function highestOf(answer: DiffCurves): number {
   return Math.max(1, answer.highest) * 1.06;
 }
 
-/** After the last of `steps` comes what is no step, such as the end of a program. */
+/**
+ * Draws both curves. Events after the last of `steps`, such as the end of a program, belong to no
+ * step.
+ */
 export function drawCurves(
   pen: Pen,
   size: Size,
@@ -171,7 +174,7 @@ function outline(points: readonly DiffPoint[], { x, y }: Scales): number[] {
   return line;
 }
 
-/** A hollow mark on the curve: it covers nothing of it. */
+/** Draws a hollow mark, which does not cover the curve. */
 function drawTime(
   pen: Pen,
   box: Box,

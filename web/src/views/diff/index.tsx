@@ -215,7 +215,7 @@ export const diff: View = {
   name: "diff",
   title: "Diff",
   key: "8",
-  says: "what grew between two recordings",
+  hint: "what grew between two recordings",
   component: Diff,
   groupings: GROUPINGS,
   isThere: () => areSeveral.value,

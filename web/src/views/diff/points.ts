@@ -1,4 +1,4 @@
-// Which point of two curves is meant.
+// Finds the point of two curves that is nearest to the pointer.
 
 import type { DiffCurves, DiffPoint } from "../../api/types.gen";
 import type { SideName } from "./sides";
@@ -13,10 +13,10 @@ export interface Scales {
   readonly y: (bytes: number) => number;
 }
 
-/** How far to either side of the pointer a point is looked for, in pixels. */
+/** The horizontal search distance around the pointer, in pixels. */
 const NEAR = 4;
 
-/** The point of either curve that lies nearest; of those right and left of it, one of the same height is nearer. */
+/** The nearest point of either curve; vertical distance counts more than horizontal. */
 export function pointAt(curves: DiffCurves, scales: Scales, x: number, y: number): Found | null {
   let best: (Found & { readonly far: number }) | null = null;
   for (const side of ["b", "a"] as const) {
@@ -29,7 +29,7 @@ export function pointAt(curves: DiffCurves, scales: Scales, x: number, y: number
   return best && { side: best.side, point: best.point };
 }
 
-/** The points close to a pixel; where there are none, the one before it, which holds until the next. */
+/** The points close to a pixel, or the one before it, whose value holds until the next. */
 function nearby(points: readonly DiffPoint[], { x }: Scales, pixel: number): readonly DiffPoint[] {
   const close = points.filter((point) => Math.abs(x(point.position) - pixel) <= NEAR);
   if (close.length > 0) return close;
@@ -37,7 +37,7 @@ function nearby(points: readonly DiffPoint[], { x }: Scales, pixel: number): rea
   return before ? [before] : [];
 }
 
-/** The point that lies this many further, by time. */
+/** The point this many points later. */
 export function stepped(
   points: readonly DiffPoint[],
   seconds: number,

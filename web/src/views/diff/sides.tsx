@@ -22,7 +22,7 @@ const fields = {
   b: { trace: numberField("b"), device: field("device_b"), at: field("at_b") },
 };
 
-/** What the address names; else from the first recording to the one that is looked at. */
+/** The two recordings of the address; by default the first one and the chosen one. */
 function cards(): Readonly<Record<SideName, TraceCard>> | null {
   const all = traces.value?.traces ?? [];
   const [first, second] = all;
@@ -35,7 +35,10 @@ function cards(): Readonly<Record<SideName, TraceCard>> | null {
   return { a, b };
 }
 
-/** Null where there is nothing to compare. Each side has the device with its highest peak unless another is named. */
+/**
+ * Both sides, or null without two recordings. The default device of a side is that with its highest
+ * peak.
+ */
 export function sides(): Sides | null {
   const found = cards();
   if (!found) return null;
@@ -56,7 +59,7 @@ function moment(text: string): At {
   return text !== "" && Number.isFinite(seconds) ? seconds : "peak";
 }
 
-/** The fields that both questions and answers are about. */
+/** The parameters of requests about both sides. */
 function queryOf({ a, b }: Sides) {
   return {
     a: a.card.id,

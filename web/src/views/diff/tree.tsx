@@ -38,14 +38,17 @@ function Icicle({ tree }: { tree: DiffTree }) {
       colour={(node, _, inks) => kindColour(node, inks)}
       text={(node) => (node.change === 0 ? "" : formatChange(node.change))}
       tip={(node) => <Tip node={node} />}
-      says={(node) =>
+      hint={(node) =>
         `${node.name}: ${node.kind}, ${formatBytes(node.a)} to ${formatBytes(node.b)}`
       }
     />
   );
 }
 
-/** New and gone have the full colour, what grew or shrank the stronger one the larger its part that changed. */
+/**
+ * New and removed nodes have the full colour; the colour of others grows with the share that
+ * changed.
+ */
 export function kindColour(node: DiffNode, inks: Inks): string {
   const share = Math.abs(node.change) / Math.max(1, node.a, node.b);
   const part = (colour: string) => mixed(colour, inks.edge, 0.75 * (1 - share));

@@ -70,7 +70,7 @@ export function MemoryAtFailure({ report }: { report: OomReport }) {
   );
 }
 
-/** The name stands on the side of the request that has more room. */
+/** The name is on the side of the request that has more space. */
 function requestNameAt(request: { readonly from: number; readonly to: number }, end: number) {
   return request.from > end / 2
     ? { right: `${100 - (100 * request.from) / end}%` }

@@ -19,7 +19,7 @@ import type { View } from "../view";
 import { MemoryAtFailure } from "./bar";
 import "./oom.css";
 
-/** This many pieces of advice, lines and modules are shown; their views have all. */
+/** The number of shown changes, lines and modules; their views have all. */
 const MOST_ADVICE = 3;
 const MOST_OWNERS = 6;
 
@@ -44,7 +44,7 @@ function Oom() {
 interface ShownProps {
   readonly report: OomReport;
   readonly advice: AdviceReport | null;
-  /** Whether the question about advice has come to an end. */
+  /** Whether the request for advice has ended. */
   readonly isAsked: boolean;
 }
 
@@ -60,7 +60,7 @@ function Shown({ report, advice, isAsked }: ShownProps) {
           <Changes report={report} advice={advice} />
         </div>
       </div>
-      {/* Below what grows when the advice is there: nothing moves that can be seen. */}
+      {/* Below the part that grows when the advice arrives, so that nothing visible moves. */}
       {isAsked && (
         <div class="oom-columns">
           <Owners title="Live allocations, by line" by="line" rows={report.lines} whole={report} />
@@ -231,7 +231,7 @@ export const oom: View = {
   name: "oom",
   title: "OOM",
   key: "o",
-  says: "why an allocation failed, and what would have helped",
+  hint: "why an allocation failed, and what would have helped",
   component: Oom,
   isThere: () => failed.value !== null,
 };

@@ -1,10 +1,10 @@
-// Where memory was when the allocation failed, from left to right: pure arithmetic.
+// The parts of the memory bar at the failed allocation, from left to right. No drawing.
 
 import type { OomReport } from "../../api/types.gen";
 
 export type PartName = "allocated" | "pending" | "usable" | "other" | "room" | "outside";
 
-/** A stretch of the bar, in bytes from its left end. */
+/** A part of the bar, in bytes from its left end. */
 export interface Part {
   readonly name: PartName;
   readonly from: number;
@@ -13,7 +13,7 @@ export interface Part {
 
 export interface MemoryBar {
   readonly parts: readonly Part[];
-  /** The failed request: what torch requested from the driver, where that is more. */
+  /** The failed request, or torch's larger request to the driver. */
   readonly request: { readonly from: number; readonly to: number };
   readonly limit: number | null;
   /** The bytes at the right end. */
@@ -21,8 +21,9 @@ export interface MemoryBar {
 }
 
 /**
- * torch's memory begins at the left, memory outside torch ends at the right. The request begins where reserved memory
- * ends: the driver had to give it. A limit of the program's own makes the rest of the device irrelevant.
+ * torch's memory begins at the left, memory outside torch ends at the right. The request begins
+ * where reserved memory ends, because the driver would have to provide it. With a limit of the
+ * program, the bar ends at the limit instead of the device's memory. /
  */
 export function memoryBar(report: OomReport): MemoryBar {
   const reserved = report.reserved ?? report.allocated;

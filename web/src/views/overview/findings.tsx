@@ -1,4 +1,4 @@
-// What stands out: wasted bytes, lines that grow, and what to change.
+// The findings: wasted bytes, lines that grow, and what to change.
 
 import type { AdviceReport, Report, Steps } from "../../api/types.gen";
 import { formatBytes, formatShare } from "../../base/bytes";
@@ -17,7 +17,7 @@ const MOST_ADVICE = 3;
 export function Findings() {
   const hasAllocator = device.value?.reserved_peak !== null;
   const steps = useDeviceAnswer("steps", () => ({}));
-  // It takes longest: what it would delay is asked for first.
+  // The slowest request comes last, so that it delays no other.
   const advice = useDeviceAnswer("advice", () =>
     steps.value.value || steps.value.error ? {} : null,
   );
@@ -31,7 +31,7 @@ export function Findings() {
       <Answered asked={steps.value}>{(value) => <Growth steps={value} />}</Answered>
     </Part>
   );
-  // The order of the parts depends on it: nothing moves once it is shown.
+  // The order of the parts depends on it: wait, so that nothing moves later.
   if (!steps.value.value && !steps.value.error) return <div class="overview-findings" />;
   const grows = (steps.value.value?.leaks?.rows.length ?? 0) > 0;
   return (

@@ -1,4 +1,5 @@
-// A recording on one page: its peak, what filled it, and what to do. Each part leads to its view.
+// A recording on one page: its peak, what filled it, and what to change. Each part links to its
+// view.
 
 import type { Report } from "../../api/types.gen";
 import { counted, formatBytes, formatShare } from "../../base/bytes";
@@ -19,7 +20,7 @@ import "./overview.css";
 import { Part, usePeakReport } from "./part";
 import { PeakStep } from "./peak_step";
 
-/** This many lines are listed; the view of the peak has all. */
+/** The number of listed lines; the view of the peak has all. */
 const MOST_LINES = 10;
 
 function Overview() {
@@ -64,10 +65,10 @@ function Head() {
   );
 }
 
-/** The run of a plan may reserve more than the GPU has, so that what it needs is known in full. */
+/** The run of a plan may reserve more than the GPU has, to find all that it needs. */
 function simulatedFact(name: string, hasPlan: boolean): string {
   if (hasPlan) return "simulated without changes and without a limit";
-  // The name of a simulated GPU says it too.
+  // The name of a simulated GPU may contain this.
   return name.includes("simulated") ? "" : "simulated";
 }
 
@@ -136,6 +137,6 @@ export const overview: View = {
   name: "overview",
   title: "Overview",
   key: "1",
-  says: "the peak, what filled it, and what to do",
+  hint: "the peak, what filled it, and what to do",
   component: Overview,
 };

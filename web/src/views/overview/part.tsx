@@ -1,11 +1,11 @@
-// What the parts of the overview share.
+// The frame and the report that the parts of the overview share.
 
 import type { ComponentChildren } from "preact";
 import type { Changes } from "../../model/address";
 import { useDeviceAnswer } from "../../model/use_answer";
 import { Link } from "../../render/link";
 
-/** A part of the page with the way to its view. */
+/** A panel with a link to its view. */
 export function Part({
   title,
   to,
@@ -27,7 +27,7 @@ export function Part({
   );
 }
 
-/** The report of the peak, by something. */
+/** The report of the peak in a grouping. */
 export function usePeakReport(by: string) {
   return useDeviceAnswer("report", () => ({ by, at: "peak" as const }));
 }

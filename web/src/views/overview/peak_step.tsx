@@ -1,5 +1,5 @@
-// The step with the peak, stacked by category; the whole recording where there are no steps, or where memory grows from
-// step to step.
+// The step with the peak, stacked by category; the whole recording if it has no steps, or if memory
+// grows from step to step.
 
 import type { Step, Timeline } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
@@ -16,7 +16,7 @@ export function PeakStep() {
   const timeline = useTimeline();
   const steps = useDeviceAnswer("steps", () => ({}));
   const { value, error } = steps.value;
-  // Neither is drawn before both are there: the picture would jump.
+  // Wait for both before drawing: the picture would jump.
   const isKnown = value !== null || error !== null;
   const at = timeline.value.value?.peak.seconds;
   const growth = value?.leaks?.rows[0];

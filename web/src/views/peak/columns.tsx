@@ -7,7 +7,7 @@ import { formatSeconds } from "../../base/seconds";
 import { phaseName } from "../../base/sentences";
 import type { Column } from "../../render/table";
 
-/** What rows have beyond their numbers; each grouping has some of it. */
+/** Fields of rows other than numbers; each grouping has some of them. */
 interface Details {
   readonly own?: number;
   readonly depth?: number;
@@ -116,7 +116,7 @@ function names(by: string, shorten: Shorten): Column<Row>[] {
 function ModuleCell({ row }: { row: Row }) {
   const { depth = 0, class_name: kind } = details(row);
   const name = depth > 0 ? (row.location.split(".").pop() ?? "") : row.location;
-  // A derived name has its class.
+  // A derived name contains its class.
   const isNamed = kind != null && (name === kind || name.startsWith(`${kind} (`));
   return (
     <span style={{ paddingLeft: `${depth * 14}px` }}>
@@ -125,7 +125,7 @@ function ModuleCell({ row }: { row: Row }) {
   );
 }
 
-/** The whole of what a cell may have cut off. */
+/** The full text of a cell that may be cut off. */
 function hintOf(row: Row): string {
   const more = details(row);
   if (more.frames)

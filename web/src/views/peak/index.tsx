@@ -1,4 +1,5 @@
-// What filled the device at a moment: the report as a table beside an icicle. A strip above chooses the moment.
+// What filled the device at a chosen time: the report as a table beside an icicle. A strip above
+// chooses the time.
 
 import { useState } from "preact/hooks";
 import type { Report, Row } from "../../api/types.gen";
@@ -19,7 +20,7 @@ import "./peak.css";
 import { DRAG_MILLIS, search } from "./search";
 import { Tree } from "./tree";
 
-/** Rows beyond these are summed up below the table. */
+/** The number of listed rows; the others are summed below the table. */
 const MOST_ROWS = 5000;
 
 const by = field("rows", "line");
@@ -36,9 +37,9 @@ function Peak() {
     { delayMillis: DRAG_MILLIS },
   );
   useKeys("Peak", [
-    { keys: ["p"], says: "The peak", run: () => go({ at: null }) },
-    { keys: ["e"], says: "The end", run: () => go({ at: "end" }) },
-    { keys: ["Escape"], says: "Clear the search", run: () => search("") },
+    { keys: ["p"], hint: "The peak", run: () => go({ at: null }) },
+    { keys: ["e"], hint: "The end", run: () => go({ at: "end" }) },
+    { keys: ["Escape"], hint: "Clear the search", run: () => search("") },
   ]);
   return (
     <div class="peak">
@@ -106,7 +107,7 @@ function Rows({ report }: { report: Report }) {
   );
 }
 
-/** What in the icicle a row is about; one by module has no files. */
+/** The search text for a row in the icicle; one by module has no files. */
 function searchFor(row: Row, by: string, tree: string): string {
   const more = details(row);
   if (tree === "module") return lastName(by === "module" ? row.location : (more.module ?? ""));
@@ -117,7 +118,10 @@ function searchFor(row: Row, by: string, tree: string): string {
   return by === "module" ? lastName(row.location) : "";
 }
 
-/** The last part of a module's name; a number alone would be found everywhere. */
+/**
+ * The last part of a module's name; the whole name if that is a number, which would match
+ * everywhere.
+ */
 function lastName(module: string): string {
   const last = module.split(".").pop() ?? "";
   return /^\d*$/.test(last) ? "" : last;
@@ -127,6 +131,6 @@ export const peak: View = {
   name: "peak",
   title: "Peak",
   key: "3",
-  says: "what filled the device at a chosen time",
+  hint: "what filled the device at a chosen time",
   component: Peak,
 };

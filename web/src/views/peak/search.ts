@@ -1,8 +1,8 @@
-// What is looked for in the icicle; a row of the table that is picked is looked for too.
+// The search of the icicle; choosing a row of the table also searches.
 
 import { field, go } from "../../model/address";
 
-/** A drag asks for no more moments than it rests at for so long. */
+/** How long a drag must rest before its time is requested. */
 export const DRAG_MILLIS = 70;
 
 /** `find_tree` in the address. */

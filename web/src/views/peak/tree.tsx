@@ -1,4 +1,5 @@
-// What filled the device as an icicle, by stack or by module, or one function between its callers and its callees.
+// The icicle of live bytes by stack or by module, or one function between its callers and its
+// callees.
 
 import { computed } from "@preact/signals";
 import type { Icicle, IcicleNode, Sandwich } from "../../api/types.gen";
@@ -17,10 +18,10 @@ import { TipRows } from "../../render/tooltip";
 import { TreeTools, treeBy, treeQuery } from "../../render/tree_tools";
 import { DRAG_MILLIS, search, words } from "./search";
 
-/** The node of what was allocated before the recording: of no frame, and in a colour of its own. */
+/** The node of blocks from before the recording, which has no frame and its own colour. */
 const BEFORE_RECORDING = "before recording";
 
-/** How siblings are ordered: the largest first, or the one whose first allocation came first; `order` in the address. */
+/** The order of siblings, by size or by first allocation; `order` in the address. */
 const orderField = field("order");
 const isInTime = computed(() => orderField.value === "time");
 /** The function of the sandwich: its name and its file. */
@@ -32,7 +33,7 @@ export function Tree() {
     <div class="table-box">
       <TreeTools
         others={[["sandwich", "Sandwich"]]}
-        // What was looked for is a name of the other tree.
+        // The search text is a name of the other tree.
         onChoose={() => search("")}
         before={by !== "sandwich" && <Order />}
       >
@@ -105,14 +106,14 @@ function Part(props: PartProps) {
       {...props}
       colour={nodeColour}
       tip={(node) => <Tip node={node} total={total} />}
-      says={(node) =>
+      hint={(node) =>
         `${node.name}: ${formatBytes(node.bytes)}, ${formatShare(node.bytes, total)}, mostly ${node.category}`
       }
     />
   );
 }
 
-/** The colour of the category with most bytes, as in every view; lighter for frames of frameworks. */
+/** The colour of the category with the most bytes; lighter for frames of frameworks. */
 export function nodeColour(node: IcicleNode, depth: number, inks: Inks): string {
   if (depth === 0 || node.name === "smaller") return inks.edge;
   if (node.name === BEFORE_RECORDING) return inks.before;
@@ -177,7 +178,7 @@ function Halves({ sandwich }: { sandwich: Sandwich }) {
     `${formatBytes(one.own)}  ${one.name}  ${shortPath(one.file)}`,
   ]);
   if (!all.some(([value]) => value === key(chosen))) all.unshift([key(chosen), chosen.name]);
-  const says =
+  const figures =
     `${chosen.name}: ${formatBytes(chosen.bytes)} (${formatShare(chosen.bytes, total)}), ` +
     `its own ${formatBytes(chosen.own)}`;
   return (
@@ -189,14 +190,14 @@ function Halves({ sandwich }: { sandwich: Sandwich }) {
           chosen={key(chosen)}
           onChoose={(value) => go({ function: value, focus: null, callers: null })}
         />
-        <span class="quiet">{says}</span>
+        <span class="quiet">{figures}</span>
       </div>
       <CategoryLegend roots={[callees]} />
       <Part
         root={callers}
         total={total}
         name="callers"
-        label={`What called ${says}. The widest way out: ${widestWay(callers)}.`}
+        label={`What called ${figures}. The widest way out: ${widestWay(callers)}.`}
         words=""
         focus="callers"
         rootName="Callers"
@@ -232,7 +233,10 @@ function Tip({ node, total }: { node: IcicleNode; total: number }) {
 
 const ordered = new WeakMap<IcicleNode, IcicleNode>();
 
-/** The same tree with siblings in the order of their first allocations; what no allocation was recorded of comes first. */
+/**
+ * The same tree with siblings in the order of their first allocations; nodes without one come
+ * first.
+ */
 export function inTime(node: IcicleNode): IcicleNode {
   const known = ordered.get(node);
   if (known) return known;
@@ -245,7 +249,7 @@ export function inTime(node: IcicleNode): IcicleNode {
   return made;
 }
 
-/** What is seen, in words. */
+/** A description for screen readers. */
 function description(icicle: Icicle, by: string, isInTime: boolean): string {
   const order = isInTime ? ", in the order of allocation" : "";
   return `${formatBytes(icicle.total)} by ${by}${order}, outermost first. The largest: ${widestWay(icicle.root)}.`;

@@ -28,7 +28,7 @@ export function Changes({ found }: { found: Plan }) {
   );
 }
 
-/** What a change does by itself. */
+/** The effect of a single change. */
 function alone(change: PlanChange): string {
   const saves = change.saves === null ? "" : `saves ${formatBytes(change.saves)} alone; `;
   return `${saves}${costSentence(change)}`;
@@ -40,7 +40,7 @@ function Code({ title, text }: { title: string; text: string }) {
       <h3>
         {title} <CopyButton text={text} />
       </h3>
-      {/* Its lines may be wider than the page: it scrolls, also with the keys. */}
+      {/* Lines may be wider than the page: it scrolls, also with the keys. */}
       <pre tabIndex={0}>{text}</pre>
     </div>
   );

@@ -1,4 +1,4 @@
-// The curve: what each try needs against what it costs. Pointer and keys name a point.
+// The curve of the tries: memory against cost. Pointer and keys choose a point.
 
 import { useState } from "preact/hooks";
 import type { Plan, PlanTry } from "../../api/types.gen";
@@ -28,9 +28,9 @@ export function Curve({ found, pointed, onPoint }: CurveProps) {
     onPoint(points[Math.max(0, Math.min(points.length - 1, next))] ?? null);
   };
   useKeys("Plan", [
-    { keys: ["n", "ArrowRight"], says: "The next point of the curve", run: () => move(1) },
-    { keys: ["p", "ArrowLeft"], says: "The previous point of the curve", run: () => move(-1) },
-    { keys: ["Escape"], says: "No point", run: () => onPoint(null) },
+    { keys: ["n", "ArrowRight"], hint: "The next point of the curve", run: () => move(1) },
+    { keys: ["p", "ArrowLeft"], hint: "The previous point of the curve", run: () => move(-1) },
+    { keys: ["Escape"], hint: "No point", run: () => onPoint(null) },
   ]);
   return (
     <section class="panel plan-part" aria-labelledby="plan-curve">

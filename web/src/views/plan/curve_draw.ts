@@ -1,4 +1,5 @@
-// Memory against the time of a step: a point for each try, those that no other one beats joined, the limit as a line.
+// Draws memory against the time of a step: a point for each try, the Pareto front joined, the limit
+// as a line.
 
 import type { Plan, PlanTry } from "../../api/types.gen";
 import { formatBytes, formatTick } from "../../base/bytes";
@@ -11,13 +12,13 @@ import { costOf, isSameTry, pointsOf } from "./order";
 const TOP = 12;
 const RIGHT = 20;
 const BOTTOM = 40;
-/** How near the pointer must be to a point. */
+/** The search distance around the pointer. */
 const NEAR = 28;
-/** So much of the picture is left beside the outermost points. */
+/** The margin beside the outermost points, as a share of the picture. */
 const BESIDE = 0.08;
-/** Where the slowest try takes this many times as long as the fastest, the axis counts doublings. */
+/** The ratio of slowest to fastest try from which the axis is logarithmic. */
 const LEAST_DOUBLED = 3;
-/** Ticks of such an axis, in each doubling. */
+/** Ticks of a logarithmic axis, in each doubling. */
 const DOUBLED = [1, 1.5] as const;
 
 export interface CurvePicture {
@@ -39,7 +40,7 @@ interface Layout {
   readonly across: Scale;
   readonly isDoubled: boolean;
   readonly x: (cost: number) => number;
-  /** The bytes at the bottom and at the top. */
+  /** The bytes at the bottom and the top. */
   readonly lowest: number;
   readonly highest: number;
   readonly y: (bytes: number) => number;
@@ -67,7 +68,7 @@ function layoutOf(found: Plan, size: Size): Layout {
   const needs = [found.capacity, ...points.map((tried) => tried.needed)];
   const [least, most] = [Math.min(...needs), Math.max(1, ...needs)];
   const room = Math.max(0.02 * most, (most - least) * BESIDE * 2);
-  // Points that all lie high up are told apart better without what is below them.
+  // High points can be distinguished better if the axis does not begin at 0.
   const lowest = least > most / 2 ? least - room : 0;
   const highest = most + room;
   return {
@@ -81,7 +82,7 @@ function layoutOf(found: Plan, size: Size): Layout {
   };
 }
 
-/** Where the points lie, the cheapest first. */
+/** The positions of the points, the cheapest first. */
 export function placedPoints(found: Plan, size: Size): CurvePoint[] {
   const { x, y } = layoutOf(found, size);
   return pointsOf(found).map((tried) => ({
@@ -91,7 +92,7 @@ export function placedPoints(found: Plan, size: Size): CurvePoint[] {
   }));
 }
 
-/** The point nearest to a place, if one is near. */
+/** The point nearest to a position, if one is near. */
 export function pointAt(found: Plan, size: Size, x: number, y: number): PlanTry | null {
   let nearest: PlanTry | null = null;
   let least = NEAR;
@@ -155,12 +156,15 @@ function drawCostAxis(pen: Pen, layout: Layout, inks: Inks, name: string): void 
   pen.text(box.x + box.width / 2, bottom + 34, name, { fill: inks.quiet, align: "middle" });
 }
 
-/** `1.5 ×`: an axis has no zeros that say nothing. */
+/** `1.5 ×`, without trailing zeros. */
 function tickText(multiple: number): string {
   return `${Number(multiple.toFixed(2))} ×`;
 }
 
-/** Multiples between two powers of two: 0.5 ×, 0.75 ×, 1 ×, 1.5 ×, 2 ×; doublings alone where there is less room. */
+/**
+ * Ticks of a logarithmic axis: 0.5 ×, 0.75 ×, 1 ×, 1.5 ×, 2 ×; only powers of two with little
+ * space.
+ */
 export function doubledTicks(from: number, to: number, most: number): number[] {
   const factors = 2 * (to - from) <= most ? DOUBLED : [1];
   const found: number[] = [];
@@ -183,7 +187,9 @@ function drawLimit(pen: Pen, box: Box, at: number, inks: Inks, bytes: number): v
   });
 }
 
-/** Filled where it fits, an outline where it does not; a square where results are computed in another precision. */
+/**
+ * Filled if the try fits, else an outline; a square if results are computed in another precision.
+ */
 function drawPoint(pen: Pen, { tried, x, y }: CurvePoint, inks: Inks, isPlan: boolean): void {
   const size = isPlan ? 7 : tried.is_on_curve ? 5 : 4;
   const colour = isPlan || tried.is_on_curve ? inks.accent : inks.reserved;
@@ -198,7 +204,7 @@ function drawName(pen: Pen, point: CurvePoint, name: string, box: Box, inks: Ink
   const isRight = point.x + 16 + width <= box.x + box.width;
   const x = point.x + (isRight ? 14 : -14 - width);
   const y = Math.max(box.y + 8, point.y - 13);
-  // Lines behind it would make it hard to read.
+  // Cover the lines behind the name.
   pen.rect(x - 2, y - 8, width + 4, 16, inks.panel);
   pen.text(x, y, name, { fill: inks.ink, baseline: "middle", isBold: true });
 }

@@ -67,7 +67,7 @@ function Head({ found }: { found: Plan }) {
   );
 }
 
-/** What fills the peak, and without a plan also what remains of it. */
+/** What fills the peak, and without a plan also what remains with the least memory. */
 function Filling({ found }: { found: Plan }) {
   return (
     <>
@@ -116,7 +116,7 @@ export const planView: View = {
   name: "plan",
   title: "Plan",
   key: "P",
-  says: "what to change so that the program fits",
+  hint: "what to change so that the program fits",
   component: PlanView,
   isThere: () => card.value?.has_plan === true,
 };

@@ -1,4 +1,4 @@
-// The tries in the order in which they are read: the plan, the program as it is, every change alone, combinations.
+// Orders the tries: the plan, the program without changes, single changes, combinations.
 
 import type { Plan, PlanTry } from "../../api/types.gen";
 
@@ -14,12 +14,14 @@ export function isSameTry(one: PlanTry | null, other: PlanTry | null): boolean {
   return one !== null && other !== null && one.changes.join() === other.changes.join();
 }
 
-/** What a try costs in time, in operations where the GPU profile has no rates; null where neither was counted. */
+/**
+ * The cost of a try: time, or operations if the GPU profile has no rates; null if neither is known.
+ */
 export function costOf(tried: PlanTry): number | null {
   return tried.slow_down ?? tried.compute;
 }
 
-/** Whether the costs are times, and not operations. */
+/** Whether costs are times instead of operations. */
 export function hasTimes(found: Plan): boolean {
   return found.tries.some((tried) => tried.slow_down !== null);
 }

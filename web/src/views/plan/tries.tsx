@@ -1,4 +1,4 @@
-// Every try: what it needs, as a bar against the memory of the GPU, and what it costs.
+// The list of tries: needed memory as a bar against that of the GPU, and the cost.
 
 import { Fragment } from "preact";
 import type { Plan, PlanTry } from "../../api/types.gen";
@@ -8,7 +8,7 @@ import { isSameTry, orderedTries } from "./order";
 
 export interface TriesProps {
   readonly found: Plan;
-  /** The try that the pointer or the keys are at. */
+  /** The try under the pointer or chosen by the keys. */
   readonly pointed: PlanTry | null;
   readonly onPoint: (tried: PlanTry | null) => void;
 }
@@ -99,7 +99,7 @@ function Line({ tried, found, widest, isPointed, onPoint }: LineProps) {
   );
 }
 
-/** A line may end behind `=`: a long setting is not cut inside a word. */
+/** Allows a line break after `=`, so that a long setting is not broken inside a word. */
 function Breakable({ text }: { text: string }) {
   const [first, ...rest] = text.split("=");
   return (

@@ -1,5 +1,5 @@
-// Ranks as bars. With more ranks than there is room, a bar stands for several and shows the highest, and is
-// marked when one of them is an outlier.
+// Ranks as bars. With too many ranks for the width, a bar represents several, shows the highest,
+// and is marked if one of them is an outlier.
 
 export interface RankLevels {
   readonly peak: number;
@@ -7,16 +7,16 @@ export interface RankLevels {
 }
 
 export interface RankBar {
-  /** The ranks, by their place in the answer; both are in the bar. */
+  /** The first and last rank, by index in the answer. */
   readonly first: number;
   readonly last: number;
-  /** The one that the bar shows and a click opens: the highest, or the highest of the outliers. */
+  /** The rank that the bar shows and a click opens: the highest, or the highest outlier. */
   readonly shown: number;
   readonly peak: number;
   readonly isOutlier: boolean;
 }
 
-/** A bar that is narrower cannot be pointed at. */
+/** The smallest width of a bar that can be pointed at. */
 const NARROWEST = 6;
 
 /** Bars from left to right, in the order of the ranks, that fit into a width. */
@@ -42,7 +42,7 @@ function bar(ranks: readonly RankLevels[], first: number, last: number): RankBar
   return { first, last, shown, peak: found?.peak ?? 0, isOutlier: found?.is_outlier ?? false };
 }
 
-/** `2.000 GiB (20.0 %) above the median`, without the number: how far, and to which side. */
+/** The distance to the median and its side, as in `2.000 GiB (20.0 %) above the median`. */
 export function fromMedian(
   peak: number,
   median: number,

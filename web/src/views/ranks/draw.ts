@@ -8,11 +8,11 @@ import type { RankBar } from "./bars";
 
 export interface RankPicture {
   readonly bars: readonly RankBar[];
-  /** By place in the answer. */
+  /** By index in the answer. */
   readonly names: readonly string[];
   readonly reserved: readonly (number | null)[];
   readonly median: number | null;
-  /** What the bars are. */
+  /** The name of the bars' value. */
   readonly title: string;
   readonly chosen: number | null;
 }

@@ -1,5 +1,5 @@
-// Ranks as a grid, nodes from left to right and the ranks of a node below each other, coloured by how far each is from
-// the median.
+// Ranks as a grid: nodes from left to right, the ranks of a node below each other, coloured by the
+// distance to the median.
 
 import { formatBytes } from "../../base/bytes";
 import { channels, type Inks } from "../../base/colours";
@@ -13,7 +13,7 @@ export interface GridRank {
 export interface GridCell {
   readonly column: number;
   readonly row: number;
-  /** The rank, by its place in the answer. */
+  /** The rank, by index in the answer. */
   readonly rank: number;
 }
 
@@ -21,13 +21,13 @@ export interface Grid {
   readonly cells: readonly GridCell[];
   readonly columns: number;
   readonly rows: number;
-  /** What stands below the columns. */
+  /** The labels below the columns. */
   readonly names: readonly string[];
   /** Whether the rows are local ranks. */
   readonly hasNodes: boolean;
 }
 
-/** Where nodes are unknown, this many ranks stand below each other. */
+/** The height of a column if nodes are unknown. */
 const RANKS_OF_COLUMN = 8;
 
 export function rankGrid(ranks: readonly GridRank[], nodes: readonly string[]): Grid {
@@ -53,7 +53,7 @@ export function rankGrid(ranks: readonly GridRank[], nodes: readonly string[]): 
   return { cells, columns, rows, names, hasNodes };
 }
 
-/** The cell beside another one, in steps of columns and rows; the same where there is none. */
+/** The neighbour of a cell, in steps of columns and rows; the same cell if there is none. */
 export function cellBeside(grid: Grid, rank: number, columns: number, rows: number): number {
   const here = grid.cells[rank];
   if (!here) return rank;
@@ -70,7 +70,7 @@ export function heat(value: number, median: number, furthest: number): number {
 
 export interface GridPicture {
   readonly grid: Grid;
-  /** By place in the answer. */
+  /** By index in the answer. */
   readonly values: readonly number[];
   readonly isOutlier: readonly boolean[];
   readonly median: number;
@@ -81,7 +81,7 @@ const LEFT = 86;
 const TOP = 30;
 const RIGHT = 12;
 const BOTTOM = 24;
-/** Cells that are larger are no better to read. */
+/** The largest useful size of a cell. */
 const LARGEST = { width: 90, height: 46 };
 
 function layout(size: Size, grid: Grid): { pitchX: number; pitchY: number } {
@@ -175,7 +175,7 @@ function drawScale(pen: Pen, inks: Inks, median: number, furthest: number): void
 export function heatColour(inks: Inks, share: number): string {
   const to = share >= 0 ? inks.grew : inks.shrank;
   const [from, end] = [channels(inks.freeFill), channels(to)];
-  // Small distances are seen as well.
+  // The root makes small distances visible.
   const part = Math.sqrt(Math.abs(share));
   const mixed = from.map((value, at) => Math.round(value + ((end[at] ?? 0) - value) * part));
   return `#${mixed.map((value) => value.toString(16).padStart(2, "0")).join("")}`;

@@ -1,4 +1,4 @@
-// The peaks of all recordings side by side, which of them stand out, and which lines of the program differ.
+// The peaks of all ranks side by side, the outliers, and the lines of the program that differ.
 
 import type { RankLine, Ranks as RanksAnswer } from "../../api/types.gen";
 import { counted } from "../../base/bytes";
@@ -15,9 +15,9 @@ import { openRank, RankBars, RankGrid } from "./pictures";
 import { outlierSentence, rankName, sentence } from "./words";
 import "./ranks.css";
 
-/** This many ranks that stand out are named above the picture, until all are asked for. */
+/** The number of outliers that are listed above the picture before a click shows all. */
 const MOST_OUTLIERS = 3;
-/** With more ranks, the picture is a grid until bars are asked for. */
+/** With more ranks than this, the default picture is a grid. */
 const MOST_BARS = 64;
 
 const pictureField = field("ranks");
@@ -35,7 +35,7 @@ function Ranks() {
 }
 
 function Shown({ answer }: { answer: RanksAnswer }) {
-  // Asked for when it is looked at: every rank has to be looked into.
+  // Requested only when shown: the server has to read every rank.
   const lines = useAnswer(() =>
     rowsField.value === "lines" || lineField.value !== ""
       ? { path: "ranks/lines", query: {}, revision: revision() }
@@ -113,7 +113,7 @@ function defaultPicture(answer: RanksAnswer): string {
   return answer.ranks.length > MOST_BARS ? "grid" : "bars";
 }
 
-/** Which line the picture shows, and the way back to the peaks. */
+/** The line that the picture shows, with a button back to the peaks. */
 function LineShown({ line }: { line: RankLine }) {
   return (
     <p class="line-shown">
@@ -131,7 +131,7 @@ function linesSentence(found: { same: number; total: number; lines: readonly unk
   return `${counted(found.lines.length, "line")}${shown} with other bytes at the peak; ${same}`;
 }
 
-/** The ranks that stand out, the furthest from the median first. */
+/** The outliers, the furthest from the median first. */
 function Outliers({ answer }: { answer: RanksAnswer }) {
   const { outliers, ranks } = answer;
   const median = answer.median ?? 0;
@@ -180,7 +180,7 @@ export const ranks: View = {
   name: "ranks",
   title: "Ranks",
   key: "9",
-  says: "the peak of each rank, and which stand out",
+  hint: "the peak of each rank, and which stand out",
   component: Ranks,
   isThere: () => areSeveral.value,
 };

@@ -16,11 +16,11 @@ import { outlierSentence, rankName, sentence } from "./words";
 
 export interface RankPictureProps {
   readonly answer: Ranks;
-  /** The line that is shown instead of the peaks. */
+  /** The line to show instead of the peaks. */
   readonly line: RankLine | null;
 }
 
-/** What is drawn of each rank. */
+/** The drawn value of each rank. */
 function shownValues({ answer, line }: RankPictureProps) {
   return {
     values: answer.ranks.map((rank, at) => (line ? (line.bytes[at] ?? 0) : rank.peak)),
@@ -85,7 +85,7 @@ export function RankBars(props: RankPictureProps) {
           onClick: (event) => openBar(rankAt(picture, size, event.offsetX)),
         }}
       />
-      <Said props={props} rank={shown} />
+      <ChosenRank props={props} rank={shown} />
     </>
   );
 }
@@ -99,13 +99,13 @@ export function RankGrid(props: RankPictureProps) {
   const move = (columns: number, rows: number) =>
     setChosen(chosen === null ? 0 : cellBeside(grid, chosen, columns, rows));
   useKeys("Ranks", [
-    { keys: ["ArrowRight", "n"], says: "Next node", run: () => move(1, 0) },
-    { keys: ["ArrowLeft", "p"], says: "The node before", run: () => move(-1, 0) },
-    { keys: ["ArrowDown"], says: "Next rank of the node", run: () => move(0, 1) },
-    { keys: ["ArrowUp"], says: "The rank of the node before", run: () => move(0, -1) },
+    { keys: ["ArrowRight", "n"], hint: "Next node", run: () => move(1, 0) },
+    { keys: ["ArrowLeft", "p"], hint: "The node before", run: () => move(-1, 0) },
+    { keys: ["ArrowDown"], hint: "Next rank of the node", run: () => move(0, 1) },
+    { keys: ["ArrowUp"], hint: "The rank of the node before", run: () => move(0, -1) },
     {
       keys: ["Enter"],
-      says: "Show the chosen rank in the timeline",
+      hint: "Show the chosen rank in the timeline",
       run: () => openRank(answer.ranks[chosen ?? -1]),
     },
   ]);
@@ -135,13 +135,13 @@ export function RankGrid(props: RankPictureProps) {
           },
         }}
       />
-      <Said props={props} rank={chosen ?? undefined} />
+      <ChosenRank props={props} rank={chosen ?? undefined} />
     </>
   );
 }
 
-/** The rank that the keys have chosen, for screen readers. */
-function Said({ props, rank }: { props: RankPictureProps; rank: number | undefined }) {
+/** The rank chosen by the keys, for screen readers. */
+function ChosenRank({ props, rank }: { props: RankPictureProps; rank: number | undefined }) {
   const shown = props.answer.ranks[rank ?? -1];
   const bytes = props.line ? (props.line.bytes[rank ?? -1] ?? 0) : (shown?.peak ?? 0);
   const node = props.answer.nodes[shown?.node ?? -1];

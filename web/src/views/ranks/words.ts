@@ -1,4 +1,4 @@
-// What the view says of ranks in words.
+// Ranks as sentences.
 
 import type { Rank, Ranks } from "../../api/types.gen";
 import { counted, formatBytes, formatShare } from "../../base/bytes";

@@ -1,8 +1,8 @@
-// Which of the simulated settings is shown first.
+// Chooses the simulated settings that are shown first.
 
 import type { Simulation } from "../../api/types.gen";
 
-/** The run that reserves least; where every run has a failed allocation, the one that fails last. */
+/** The run with the least reserved bytes; if every run fails, the one that fails last. */
 export function bestRun(
   sweep: Pick<Simulation, "runs" | "best">,
 ): Simulation["runs"][number] | undefined {
@@ -13,7 +13,7 @@ export function bestRun(
   )[0];
 }
 
-/** What the run that is shown first is called in the list of settings. */
+/** The name of the first run in the list of settings. */
 export function bestName(sweep: Pick<Simulation, "runs" | "best"> | undefined | null): string {
   const run = sweep && bestRun(sweep);
   if (!run) return "the best";

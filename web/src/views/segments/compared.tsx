@@ -1,4 +1,4 @@
-// The segments as recorded beside those that another allocator setting would have led to.
+// The recorded segments beside those under another allocator setting.
 
 import type { Segments, Simulation } from "../../api/types.gen";
 import { formatBytes, formatChange } from "../../base/bytes";
@@ -10,7 +10,7 @@ import { bestName, bestRun } from "./best_run";
 import { SegmentMap } from "./map";
 import type { Order } from "./rows";
 
-/** Empty while nothing is compared; `best`, or the setting as `PYTORCH_CUDA_ALLOC_CONF` has it. */
+/** Empty without a comparison; `best`, or a value of `PYTORCH_CUDA_ALLOC_CONF`. */
 export const settingField = field("setting");
 
 export function isCompared(): boolean {
@@ -21,13 +21,13 @@ function useSweep() {
   return useDeviceAnswer("sweep", () => (isCompared() ? {} : null));
 }
 
-/** The setting that is meant. */
+/** The setting to compare with. */
 function settingOf(sweep: Simulation | null): string | null {
   if (settingField.value !== "best") return settingField.value || null;
   return sweep && (bestRun(sweep)?.alloc_conf ?? "");
 }
 
-/** Turns the comparison on and off, and says with which setting. */
+/** Switches the comparison on and off, and chooses its setting. */
 export function SettingTools() {
   const sweep = useSweep().value.value;
   if (!isCompared())

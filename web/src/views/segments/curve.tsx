@@ -1,4 +1,4 @@
-// Wasted memory over the whole recording, with a scrubber: a press or a drag moves the moment.
+// Wasted memory over the whole recording, with a scrubber: a press or a drag moves the chosen time.
 
 import { useRef } from "preact/hooks";
 import type { FragmentationCurve } from "../../api/types.gen";
@@ -32,9 +32,9 @@ export function Curve({ seconds }: { seconds: number }) {
 
 interface ScrubberProps {
   readonly points: readonly Point[];
-  /** How long the recording is. */
+  /** The duration of the recording. */
   readonly length: number;
-  /** That of the strip, so that a time is at the same place in both. */
+  /** The axis of the strip, so that a time is at the same position in both. */
   readonly axis: TimeAxis;
   readonly at: number;
 }

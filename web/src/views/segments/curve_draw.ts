@@ -1,4 +1,4 @@
-// The curve of wasted memory, on the axis of the strip above it: a time is at the same place in both.
+// Draws the curve of wasted memory on the axis of the strip above it.
 
 import type { FragmentationCurve } from "../../api/types.gen";
 import { positionOf, secondsAt, type TimeAxis } from "../../base/axis";
@@ -9,17 +9,17 @@ import type { Pen, Size } from "../../render/pen";
 
 type Point = FragmentationCurve["points"][number];
 
-/** As the strip above it. */
+/** The margin of the strip above. */
 const SIDE = 8;
 const TOP = 16;
 
-/** Where a time lies in a picture of that width. */
+/** The position of a time in a picture of this width. */
 export function curveX(axis: TimeAxis, width: number, seconds: number): number {
   const share = positionOf(axis.knots, seconds) / Math.max(axis.length, 1e-9);
   return SIDE + share * (width - 2 * SIDE);
 }
 
-/** The time that lies there. */
+/** The time at a position. */
 export function curveTime(axis: TimeAxis, width: number, x: number): number {
   const share = (x - SIDE) / Math.max(1, width - 2 * SIDE);
   return secondsAt(axis.knots, share * axis.length);
@@ -71,12 +71,12 @@ function drawLegend(pen: Pen, size: Size, inks: Inks, most: number): void {
   say("usable free blocks", inks.freeFill);
   say("unusable free blocks", inks.grew);
   say("rounding", inks.fill);
-  const says = `wasted, at most ${formatBytes(most)}`;
-  // Where there is no room beside the names, it stands in the picture.
-  const room = pen.measure(says, 11);
+  const figures = `wasted, at most ${formatBytes(most)}`;
+  // Without space beside the names, the text is inside the picture.
+  const room = pen.measure(figures, 11);
   const isBeside = x + room <= size.width - SIDE;
   if (!isBeside) pen.rect(size.width - SIDE - room - 8, TOP + 1, room + 8, 15, `${inks.panel}d8`);
-  pen.text(size.width - SIDE - (isBeside ? 0 : 4), isBeside ? 11 : TOP + 12, says, {
+  pen.text(size.width - SIDE - (isBeside ? 0 : 4), isBeside ? 11 : TOP + 12, figures, {
     fill: isBeside ? inks.quiet : inks.ink,
     align: "end",
     size: 11,

@@ -1,6 +1,6 @@
 // Points of a curve over time.
 
-/** The place of the last point up to a time: the heap does not change between two. */
+/** The index of the last point up to a time: memory does not change between two points. */
 export function nearest(points: readonly { readonly seconds: number }[], at: number): number {
   let low = 0;
   let high = points.length;

@@ -1,4 +1,5 @@
-// The address space as rows of blocks: what is in use in the colours of the timeline, what is free pale and hatched.
+// Draws segments as rows of blocks: blocks in use in the colours of the timeline, free ones pale
+// and hatched.
 
 import type { SegmentBlock, Segments } from "../../api/types.gen";
 import { counted, formatBytes, formatTick } from "../../base/bytes";
@@ -14,7 +15,7 @@ export interface SegmentPicture {
   /** The block under the pointer or the keys, and the allocation whose card is open. */
   readonly pointed: BlockPosition | null;
   readonly chosen: number | null;
-  /** The owner whose blocks stand out, as an index into the owners of the answer. */
+  /** The owner whose blocks are highlighted, as an index into the owners of the answer. */
   readonly owner: number | null;
 }
 
@@ -27,13 +28,13 @@ export interface BlockPosition {
 const GUTTER = 132;
 const RIGHT = 10;
 
-/** The way from bytes of a row to pixels. */
+/** The scale from bytes of a row to pixels. */
 export function rowScale(layout: SegmentRows, row: Row, width: number): number {
   const bytes = layout.groups[row.group]?.rowBytes ?? 1;
   return Math.max(1, width - GUTTER - RIGHT) / bytes;
 }
 
-/** How many bytes from the row's beginning a point of the picture is. */
+/** The distance of a point from the row's beginning, in bytes. */
 export function bytesAt(layout: SegmentRows, row: Row, width: number, x: number): number {
   return (x - GUTTER) / rowScale(layout, row, width);
 }
@@ -74,7 +75,7 @@ function drawGutter(pen: Pen, inks: Inks, picture: SegmentPicture, row: Row, y: 
   });
 }
 
-/** Addresses of one process begin alike: the last digits tell them apart. */
+/** The last digits of an address: those of one process have a common beginning. */
 export function shortAddress(address: string): string {
   return address.length > 12 ? `…${address.slice(-10)}` : address;
 }
@@ -114,7 +115,7 @@ function drawPart(
   pen.outline(left + 0.5, y + 0.5, Math.max(1, width - 1), ROW_HEIGHT - 1, { stroke: inks.quiet });
 }
 
-/** A segment whose blocks were left out is neither free nor in use. */
+/** Draws a segment whose blocks were left out, which may be free or in use. */
 function drawLeftOut(pen: Pen, inks: Inks, x: number, y: number, width: number): void {
   pen.rect(x, y, width, ROW_HEIGHT, inks.edge);
   const text = fitted(pen, "blocks left out", width - 8, 11);
@@ -149,7 +150,7 @@ function drawBlock(
   const colour = blockColour(inks, picture.answer, block);
   pen.rect(x, y, width, ROW_HEIGHT, colour);
   if (block.state === "pending_free") hatch(pen, x, y, width, ROW_HEIGHT, inks.panel, 5);
-  // A line between neighbours, where there is room for one.
+  // Separate neighbours by a line, if there is space.
   if (width > 3) pen.rect(x + width - 1, y, 1, ROW_HEIGHT, inks.panel);
   const text = blockText(pen, picture.answer, block, width - 6);
   if (!text) return;
@@ -161,7 +162,7 @@ function drawBlock(
   });
 }
 
-/** The size, and before it the tensor or the line where there is room for both. */
+/** The size of a block, after its tensor or line if both fit. */
 function blockText(pen: Pen, answer: Segments, block: SegmentBlock, room: number): string {
   const size = room > 18 ? formatTick(block.bytes) : "";
   if (!size || pen.measure(size, 11) > room) return "";

@@ -1,4 +1,4 @@
-// Reserved memory that is wasted: three numbers, what cures each, and how large the free blocks are.
+// Wasted reserved memory: its three kinds, a remedy for each, and the sizes of the free blocks.
 
 import type { ComponentChildren } from "preact";
 import type { Segments } from "../../api/types.gen";
@@ -25,19 +25,19 @@ export function Fragmentation({ answer }: { answer: Segments }) {
           {formatBytes(at.free)} <span class="quiet">{formatShare(at.free, at.reserved)}</span>
         </Figure>
       </dl>
-      <Cure title="Rounding" bytes={at.rounding} reserved={at.reserved}>
+      <Remedy title="Rounding" bytes={at.rounding} reserved={at.reserved}>
         Inside blocks, beyond the requested bytes. Fewer and larger tensors have less of it.
-      </Cure>
-      <Cure title="Split" bytes={at.split} reserved={at.reserved}>
+      </Remedy>
+      <Remedy title="Split" bytes={at.split} reserved={at.reserved}>
         Free blocks of segments in use. <code>expandable_segments:True</code> can return them.
-      </Cure>
-      <Cure title="Unusable" bytes={at.unusable} reserved={at.reserved}>
+      </Remedy>
+      <Remedy title="Unusable" bytes={at.unusable} reserved={at.reserved}>
         Free blocks smaller than the largest request. Allocate large tensors first.
-      </Cure>
+      </Remedy>
       <h3>
         {counted(at.free_blocks, "free block")} by size, the largest {formatBytes(at.largest_free)}
       </h3>
-      <FreePieces answer={answer} />
+      <FreeBlocks answer={answer} />
     </section>
   );
 }
@@ -67,7 +67,7 @@ function Figure({
   );
 }
 
-function Cure({
+function Remedy({
   title,
   bytes,
   reserved,
@@ -91,7 +91,7 @@ function Cure({
   );
 }
 
-function FreePieces({ answer }: { answer: Segments }) {
+function FreeBlocks({ answer }: { answer: Segments }) {
   const sizes = answer.segments.flatMap((segment) =>
     segment.blocks.filter((block) => block.state === "free").map((block) => block.bytes),
   );
@@ -112,7 +112,10 @@ function FreePieces({ answer }: { answer: Segments }) {
   );
 }
 
-/** Bars of bytes, with the number of blocks above; what is too small for the largest request stands out. */
+/**
+ * Draws bars of bytes with the number of blocks above; blocks that are too small for the largest
+ * request are highlighted.
+ */
 export function drawBins(pen: Pen, size: Size, colours: Inks, bins: readonly Bin[]): void {
   const most = Math.max(1, ...bins.map((bin) => bin.bytes));
   const [top, bottom] = [18, 18];
@@ -139,7 +142,7 @@ export function drawBins(pen: Pen, size: Size, colours: Inks, bins: readonly Bin
     if (at % every !== 0) return;
     const text = formatTick(bin.from);
     const half = pen.measure(text, 10) / 2;
-    // The first and the last are not cut at the edge.
+    // Keep the first and the last label inside the picture.
     const centre = Math.min(Math.max(middle, half), size.width - half);
     pen.text(centre, size.height - 5, text, { fill: colours.quiet, align: "middle", size: 10 });
   });

@@ -1,17 +1,17 @@
-// How large the free blocks are: how many, and how many bytes, in each doubling of size.
+// A histogram of free blocks: their number and bytes in each doubling of size.
 
 export interface Bin {
-  /** The smallest size of the bin; the next power of two is the first that is not in it. */
+  /** The smallest size of the bin; the next power of two is exclusive. */
   readonly from: number;
   readonly count: number;
   readonly bytes: number;
-  /** Those of them that are in pieces too small to be of use. */
+  /** The bytes of unusable blocks, which are too small for the largest request. */
   readonly tooSmall: number;
 }
 
 /**
- * Bins without gaps from the smallest to the largest piece; none without pieces. `unusable` is how many bytes are in
- * pieces that are too small to be of use.
+ * Bins without gaps from the smallest to the largest block; empty without blocks. `unusable` is the
+ * number of bytes in unusable blocks. /
  */
 export function histogram(sizes: readonly number[], unusable: number): Bin[] {
   const exponents = sizes.filter((size) => size > 0).map((size) => Math.floor(Math.log2(size)));
@@ -35,7 +35,7 @@ export function histogram(sizes: readonly number[], unusable: number): Bin[] {
   return bins;
 }
 
-/** The size from which on pieces are of use, where the smaller ones come to this many bytes. */
+/** The size of the smallest usable block, given the sum of all smaller ones. */
 export function usableFrom(sizes: readonly number[], unusable: number): number {
   let sum = 0;
   for (const size of [...sizes].sort((one, other) => one - other)) {

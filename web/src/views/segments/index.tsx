@@ -1,4 +1,4 @@
-// How blocks lie in the memory that torch took from the driver, at the cursor's moment.
+// The blocks in torch's segments at the chosen time.
 
 import { computed } from "@preact/signals";
 import type { At } from "../../api/questions";
@@ -39,7 +39,7 @@ const ROWS: readonly (readonly [string, string])[] = [
   [String(8192 * MIB), "8 GiB"],
 ];
 
-/** The moment that the map shows: where an allocation failed on this device, that one first. */
+/** The time that the map shows: by default a failed allocation on this device, if any. */
 const moment = computed<At>(() => namedMoment.value ?? first());
 
 function first(): At {
@@ -194,6 +194,6 @@ export const segments: View = {
   name: "segments",
   title: "Segments",
   key: "4",
-  says: "how blocks lie in memory, which lines have them, and what is free between them",
+  hint: "how blocks lie in memory, which lines have them, and what is free between them",
   component: Segments,
 };

@@ -19,7 +19,7 @@ interface MapProps {
   readonly answer: Segments;
   readonly order: Order;
   readonly wanted: number | null;
-  /** Whether another map has the keys. */
+  /** Whether another map handles the keys. */
   readonly isQuiet?: boolean;
 }
 
@@ -92,7 +92,7 @@ export function SegmentMap({ answer, order, wanted, isQuiet }: MapProps) {
   );
 }
 
-/** From block to block in the order of the answer, over those that are free. */
+/** Keys that choose the next or previous block in the order of the answer, skipping free ones. */
 function useBlockKeys(
   answer: Segments,
   pointed: BlockPosition | null,
@@ -115,11 +115,11 @@ function useBlockKeys(
     point(live[(here + by + live.length) % live.length] ?? null);
   };
   const keys = [
-    { keys: ["n"], says: "Next block in use", run: () => move(1) },
-    { keys: ["p"], says: "Previous block in use", run: () => move(-1) },
+    { keys: ["n"], hint: "Next block in use", run: () => move(1) },
+    { keys: ["p"], hint: "Previous block in use", run: () => move(-1) },
     {
       keys: ["Enter"],
-      says: "Open the card of the block",
+      hint: "Open the card of the block",
       run: () => choose(pointed?.block.allocation ?? null),
     },
   ];

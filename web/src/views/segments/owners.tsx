@@ -1,4 +1,5 @@
-// Which lines and tensors have the blocks: a list beside the map. The chosen one stands out in the map.
+// The lines and tensors of the blocks: a list beside the map. The chosen one is highlighted in the
+// map.
 
 import type { Segments } from "../../api/types.gen";
 import { counted, formatBytes, formatShare } from "../../base/bytes";
@@ -9,15 +10,18 @@ type Owner = Segments["owners"][number];
 
 const ownerField = field("owner");
 
-/** This many are listed; the map shows all. */
+/** The number of listed owners; the map shows all. */
 const MOST_OWNERS = 12;
 
-/** What an owner is called: its tensor, where that has a name, and its line. */
+/** The name of an owner: its tensor, if that has a name, and its line. */
 export function ownerName(owner: Owner, short = (text: string) => text): string {
   return owner.name ? `${owner.name} · ${short(owner.location)}` : short(owner.location);
 }
 
-/** The number of the chosen owner in an answer; null where none is chosen, or it has no block at this time. */
+/**
+ * The index of the chosen owner in an answer; null if none is chosen or it has no block at this
+ * time.
+ */
 export function chosenOwner(answer: Segments): number | null {
   if (ownerField.value === "") return null;
   const found = answer.owners.findIndex((owner) => ownerName(owner) === ownerField.value);

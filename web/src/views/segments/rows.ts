@@ -1,17 +1,16 @@
-// Where segments lie in the picture: rows of one width in bytes, segments in groups that never share memory.
-//
-// A segment that is wider than a row goes on in the next one; narrow ones lie side by side. Pure arithmetic:
-// knows no canvas and no colours.
+// The layout of segments: rows of one width in bytes, segments in groups that never share memory. A
+// segment that is wider than a row continues in the next one; narrow ones are side by side. No
+// drawing.
 
-/** What of a segment decides where it lies. */
+/** The facts about a segment that determine its position. */
 export interface Extent {
   readonly address: string;
   readonly bytes: number;
-  /** Segments with the same text lie in one group: memory never moves between groups. */
+  /** Segments with the same text form a group; memory never moves between groups. */
   readonly group: string;
 }
 
-/** A stretch of one segment on one row. */
+/** A part of one segment on one row. */
 export interface Part {
   readonly segment: number;
   /** Bytes from the segment's beginning. */
@@ -48,16 +47,16 @@ export const ROW_HEIGHT = 20;
 export const ROW_PITCH = 24;
 const GROUP_GAP = 10;
 
-/** This many rows are easily read; more only when the reader asks for narrower ones. */
+/** The largest number of rows, unless the user chooses narrower ones. */
 const ROWS_TO_AIM_AT = 24;
-/** With so few segments each has a row of its own. */
+/** Up to this many segments, each gets its own row. */
 const FEW_SEGMENTS = 16;
-/** Smaller segments have few blocks, and are read best in one piece. */
+/** Segments up to this size are not divided: they have few blocks. */
 const LARGEST_IN_ONE_PIECE = 512 * 2 ** 20;
 
 /**
- * How many bytes a row holds when the reader did not say: as much as the largest segment where there are few,
- * so much that all fit into a picture where there are many, or where one is far larger than the others.
+ * The default bytes of a row: the largest segment if there are few segments; if there are many, or
+ * one is far larger than the others, enough for all to fit into the picture. /
  */
 export function rowBytes(sizes: readonly number[]): number {
   const total = sizes.reduce((sum, size) => sum + size, 0);
@@ -67,7 +66,7 @@ export function rowBytes(sizes: readonly number[]): number {
   return sizes.length <= FEW_SEGMENTS ? largest : Math.max(largest, fair);
 }
 
-/** Lays out segments; `wanted` is the reader's choice of bytes in a row. */
+/** Lays out segments; `wanted` is the user's choice of bytes in a row. */
 export function segmentRows(
   segments: readonly Extent[],
   order: Order = "address",
@@ -114,7 +113,7 @@ function inOrder(
   return found.map(([index, segment]) => [index, segment.bytes]);
 }
 
-/** Hexadecimal texts without leading zeros are in the order of their length, then of their digits. */
+/** Compares hexadecimal texts without leading zeros: by length, then by digits. */
 function byAddress(one: string, other: string): number {
   if (one.length !== other.length) return one.length - other.length;
   return one < other ? -1 : one > other ? 1 : 0;
@@ -138,14 +137,16 @@ function pack(segments: readonly [number, number][], width: number): Part[][] {
     }
     row.push({ segment, from, to: bytes, start: used });
     used += bytes - from;
-    // The rest of a long segment is not joined by another: a row would look like one segment.
+    // The rest of a long segment keeps its row: with another segment it would look like one.
     if (from > 0) close();
   }
   close();
   return rows;
 }
 
-/** Which place of which segment lies at a height and at a distance in bytes from the row's beginning. */
+/**
+ * The segment and the offset in it at a height and a distance in bytes from the row's beginning.
+ */
 export function segmentAt(
   layout: SegmentRows,
   y: number,
@@ -169,7 +170,7 @@ export function segmentAt(
   return null;
 }
 
-/** Where the row lies that has an offset of a segment. */
+/** The position of the row that contains an offset of a segment. */
 export function rowOf(
   layout: SegmentRows,
   segment: number,
@@ -197,7 +198,7 @@ export function blockAt<T extends { offset: number; bytes: number }>(
   return block && offset < block.offset + block.bytes ? block : null;
 }
 
-/** The place of the first block that reaches beyond an offset. */
+/** The index of the first block that ends after an offset. */
 export function firstBeyond(
   blocks: readonly { readonly offset: number; readonly bytes: number }[],
   offset: number,

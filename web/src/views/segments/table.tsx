@@ -1,4 +1,4 @@
-// The same as a table: a row for each segment.
+// The segments as a table, a row for each.
 
 import { useMemo } from "preact/hooks";
 import type { Segments } from "../../api/types.gen";

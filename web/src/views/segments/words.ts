@@ -1,11 +1,11 @@
-// Segments and blocks in words.
+// Segments and blocks as sentences.
 
 import type { SegmentBlock, Segments } from "../../api/types.gen";
 import { counted, formatBytes, formatShare } from "../../base/bytes";
 
 export type Segment = Segments["segments"][number];
 
-/** `large · pool 3 · stream 0x7f00`: what never shares memory with another. */
+/** `large · pool 3 · stream 0x7f00`: the name of a group that shares memory with no other. */
 export function groupName(segment: Segment): string {
   const pool = isDefault(segment.pool) ? "" : ` · pool ${segment.pool}`;
   const stream = isDefault(segment.stream) ? "" : ` · stream ${segment.stream}`;
@@ -25,7 +25,7 @@ export function stateName(block: SegmentBlock): string {
   }[block.state];
 }
 
-/** The picture for those who do not see it. */
+/** The description of the picture for screen readers. */
 export function segmentsSentence(answer: Segments): string {
   const at = answer.fragmentation;
   const free = `${formatBytes(at.free)} free (${formatShare(at.free, at.reserved)}) in ${counted(at.free_blocks, "block")}, the largest ${formatBytes(at.largest_free)}`;
@@ -33,7 +33,7 @@ export function segmentsSentence(answer: Segments): string {
   return `${counted(answer.segments.length, "segment")} of ${formatBytes(at.reserved)}: ${free}${skipped}`;
 }
 
-/** The address of a block: addresses are larger than numbers are exact. */
+/** The address of a block, computed with `BigInt`: addresses exceed exact numbers. */
 export function blockAddress(segment: Segment, block: SegmentBlock): string {
   try {
     return `0x${(BigInt(segment.address) + BigInt(block.offset)).toString(16)}`;
@@ -42,7 +42,7 @@ export function blockAddress(segment: Segment, block: SegmentBlock): string {
   }
 }
 
-/** How many bytes of each category are in use, the most first. */
+/** The bytes in use of each category, the largest first. */
 export function byCategory(answer: Segments): { index: number; name: string; bytes: number }[] {
   const bytes = answer.categories.map(() => 0);
   for (const segment of answer.segments) {

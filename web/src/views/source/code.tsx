@@ -1,4 +1,4 @@
-// The lines of a file, with bytes in the gutter. Only those that are seen are in the page.
+// The lines of a file, with bytes in the gutter. Only visible lines are in the DOM.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { AnnotatedFile, AnnotatedLine } from "../../api/types.gen";
@@ -11,10 +11,10 @@ import { useKeys } from "../../render/use_keys";
 import { heaviest, lineAfter, mainCategory, shownLines, unseenLines } from "./lines";
 
 const ROW_HEIGHT = 20;
-/** Lines above and below what is seen. */
+/** Extra lines above and below the visible ones. */
 const BESIDE = 12;
 
-/** The line that was asked for. */
+/** The requested line. */
 const lineField = numberField("line");
 
 export function Code({ found }: { found: AnnotatedFile }) {
@@ -38,8 +38,8 @@ export function Code({ found }: { found: AnnotatedFile }) {
     if (next) go({ line: next.line }, { replaces: true });
   };
   useKeys("Source", [
-    { keys: ["n"], says: "Next line with bytes", run: () => move(1) },
-    { keys: ["p"], says: "Previous line with bytes", run: () => move(-1) },
+    { keys: ["n"], hint: "Next line with bytes", run: () => move(1) },
+    { keys: ["p"], hint: "Previous line with bytes", run: () => move(-1) },
   ]);
   const unseen = unseenLines(
     lines,
@@ -78,7 +78,7 @@ export function Code({ found }: { found: AnnotatedFile }) {
   );
 }
 
-/** How many lines with bytes are out of sight, and the way to the nearest of them. */
+/** The number of lines with bytes outside the visible part, as a button to the nearest one. */
 function More({
   lines,
   mark,

@@ -15,7 +15,7 @@ import type { View } from "../view";
 import { Code } from "./code";
 import "./source.css";
 
-/** The file that is shown; the one of the program with most bytes while the address names none. */
+/** The shown file; by default the one of the program with the most bytes. */
 const fileField = field("file");
 
 function SourceView() {
@@ -65,7 +65,7 @@ function Shown({ found }: { found: SourceFiles }) {
   );
 }
 
-/** The program's own file with most bytes; where there is none, the one of a library. */
+/** The program's own file with the most bytes, or else a library's. */
 function firstFile(files: readonly SourceFileBytes[]): string | undefined {
   return (files.find((one) => !one.is_library) ?? files[0])?.file;
 }
@@ -122,7 +122,7 @@ function Head({ found }: { found: AnnotatedFile }) {
       <p>
         {formatBytes(annotation.in_file)} in {counted(annotation.lines.length, "line")}, {share} of
         what is allocated
-        {found.is_stored && <span class="quiet"> · the copy that the trace has</span>}
+        {found.is_stored && <span class="quiet"> · the copy in the trace</span>}
       </p>
       {notes.map((note) => (
         <p key={note} class="source-note">
@@ -137,6 +137,6 @@ export const sourceView: View = {
   name: "source",
   title: "Source",
   key: "s",
-  says: "source files with the bytes beside their lines",
+  hint: "source files with the bytes beside their lines",
   component: SourceView,
 };

@@ -8,7 +8,7 @@ export interface SourceLine {
   readonly hot: AnnotatedLine | null;
 }
 
-/** All lines of the file; without its text those with bytes, with the function in the place of the text. */
+/** All lines of the file; without its text, the lines with bytes, with their function as text. */
 export function shownLines({ text, annotation }: AnnotatedFile): SourceLine[] {
   if (text === null)
     return annotation.lines.map((line) => ({
@@ -33,7 +33,7 @@ export function heaviest(lines: readonly AnnotatedLine[]): AnnotatedLine | null 
   );
 }
 
-/** The next one with bytes after a line, or the one before it. */
+/** The next or previous line with bytes. */
 export function lineAfter(
   lines: readonly AnnotatedLine[],
   number: number,
@@ -44,7 +44,7 @@ export function lineAfter(
     : lines.findLast((line) => line.line < number);
 }
 
-/** The lines with bytes above the row `first` and from the row `end` on: those out of sight. */
+/** The lines with bytes above row `first` and from row `end` on, which are not visible. */
 export function unseenLines(
   lines: readonly SourceLine[],
   first: number,
@@ -55,7 +55,7 @@ export function unseenLines(
   return { above: hot(lines.slice(0, first)), below: hot(lines.slice(end)) };
 }
 
-/** The category with most bytes. */
+/** The category with the most bytes. */
 export function mainCategory(line: AnnotatedLine): string {
   const sorted = Object.entries(line.categories).sort(([, one], [, other]) => other - one);
   return sorted[0]?.[0] ?? "unknown";

@@ -1,7 +1,7 @@
-// Steps as bars: where there are more steps than a picture has room for, a bar stands for several, and shows
-// the highest of them. Pure arithmetic.
+// Steps as bars: with too many steps for the width, a bar represents several and shows the highest.
+// No drawing.
 
-/** What of a step a bar shows. */
+/** The values of a step that a bar shows. */
 export interface StepLevels {
   readonly number: number;
   readonly peak: number;
@@ -11,7 +11,7 @@ export interface StepLevels {
 }
 
 export interface Bar {
-  /** The steps, by their index in the answer; both are in the bar. */
+  /** The first and last step, by index in the answer. */
   readonly first: number;
   readonly last: number;
   /** The index of the step with the highest peak. */
@@ -19,21 +19,21 @@ export interface Bar {
   readonly peak: number;
   /** The highest end of a step. */
   readonly end: number;
-  /** What all of them grew together. */
+  /** The growth of all steps together. */
   readonly growth: number;
   /** The highest of each phase, in the order of {@link phaseNames}. */
   readonly phases: readonly number[];
 }
 
-/** A bar that is narrower cannot be pointed at. */
+/** The smallest width of a bar that can be pointed at. */
 export const NARROWEST = 5;
 
-/** The phases of all steps, in the order in which they first come up. */
+/** The phases of all steps, in the order of their first appearance. */
 export function phaseNames(steps: readonly StepLevels[]): string[] {
   return [...new Set(steps.flatMap((step) => step.phases.map((phase) => phase.name)))];
 }
 
-/** How many steps a bar stands for: as few as the width allows. */
+/** The number of steps in a bar: as few as the width allows. */
 export function stepsPerBar(steps: number, width: number): number {
   return Math.max(1, Math.ceil(steps / Math.max(1, Math.floor(width / NARROWEST))));
 }

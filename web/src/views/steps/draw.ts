@@ -1,4 +1,4 @@
-// Steps as bars: how high each rose and what it left, what it grew, and how high its phases rose.
+// Draws steps as bars: peak, end, growth, and the peaks of the phases.
 
 import { formatBytes, formatChange } from "../../base/bytes";
 import { type Inks, phaseColour } from "../../base/colours";
@@ -9,14 +9,14 @@ import type { Bar } from "./bars";
 
 export interface StepPicture {
   readonly bars: readonly Bar[];
-  /** The number of the step at a place. */
+  /** The number of the step at an index. */
   readonly numbers: readonly number[];
-  /** The index of the step that did not finish; null where all did. */
+  /** The index of the step that did not finish; null if all did. */
   readonly unfinished: number | null;
   readonly phases: readonly string[];
   /** Whether there is a row of bars for each phase. */
   readonly byPhase: boolean;
-  /** Lines that grow from step to step, and since which index. */
+  /** Lines that grow from step to step, with the index of their first step. */
   readonly suspects: readonly Suspect[];
   /** The bar under the pointer or the keys. */
   readonly chosen: number | null;
@@ -24,10 +24,10 @@ export interface StepPicture {
 
 export interface Suspect {
   readonly since: number;
-  readonly says: string;
+  readonly text: string;
 }
 
-/** Others are in the table. */
+/** The number of drawn suspects; the table has all. */
 export const MOST_SUSPECTS = 3;
 const SUSPECT_HEIGHT = 16;
 const TOP = 26;
@@ -35,12 +35,12 @@ const RIGHT = 12;
 const BOTTOM = 22;
 const BETWEEN = 26;
 
-/** Where bars lie, from left to right. */
+/** The horizontal position of the bars. */
 export function plotOf(size: Size): { x: number; width: number } {
   return { x: BYTE_AXIS_WIDTH, width: Math.max(1, size.width - BYTE_AXIS_WIDTH - RIGHT) };
 }
 
-/** Which bar lies at a place of the picture. */
+/** The bar at a position of the picture. */
 export function barAt(picture: StepPicture, size: Size, x: number): number | null {
   const plot = plotOf(size);
   const at = Math.floor(((x - plot.x) / plot.width) * picture.bars.length);
@@ -64,7 +64,7 @@ export function drawSteps(pen: Pen, size: Size, inks: Inks, picture: StepPicture
     });
   } else {
     const growth = Math.min(110, inside * 0.28);
-    // Where no step grew, the bars have all of the room.
+    // If no step grew, the bars get all the space.
     const hasGrowth = picture.bars.some((bar) => bar.growth !== 0);
     const room = hasGrowth ? inside - growth - BETWEEN : inside;
     drawLevels(pen, box(top, room), inks, picture);
@@ -121,7 +121,7 @@ function drawGrowth(pen: Pen, box: Box, inks: Inks, picture: StepPicture): void 
   if (box.y + box.height - zero > 18) label(least, box.y + box.height - 4);
   eachBar(box, picture, (bar, x, width) => {
     const height = (Math.abs(bar.growth) / whole) * box.height;
-    // What grew is seen, however little it is beside the others.
+    // Small growth gets at least one pixel.
     const shown = bar.growth === 0 ? 0 : Math.max(1, height);
     pen.rect(
       x,
@@ -182,7 +182,7 @@ function drawSuspects(pen: Pen, box: Box, inks: Inks, picture: StepPicture): voi
     const y = box.y + at * SUSPECT_HEIGHT;
     pen.rect(x, y, end - x, 3, inks.alarm);
     const room = Math.max(x - box.x, end - x) - 34;
-    const text = fitted(pen, suspect.says, room, 11);
+    const text = fitted(pen, suspect.text, room, 11);
     const isRight = end - x >= x - box.x;
     pen.text(isRight ? x : x - 6, isRight ? y + 13 : y + 5, text, {
       fill: inks.alarm,

@@ -1,4 +1,5 @@
-// Peak, end and growth of each step, how high its phases rose, and lines that grow from step to step.
+// Peak, end and growth of each step, the peaks of its phases, and lines that grow from step to
+// step.
 
 import { useMemo, useState } from "preact/hooks";
 import type { Steps as StepsAnswer } from "../../api/types.gen";
@@ -177,14 +178,14 @@ function BarTip({ bar, steps, phases }: TipProps) {
   );
 }
 
-/** The lines that gain most, with the index of the first step in which they grow. */
+/** The lines that grow most, with the index of the first step in which they grow. */
 function suspects(answer: StepsAnswer): Suspect[] {
   const rows = answer.leaks?.rows ?? [];
   const short = shortener(rows.map((leak) => leak.location));
   return rows.slice(0, MOST_SUSPECTS).map((leak) => {
     const index = answer.steps.findIndex((step) => step.number >= leak.since);
-    const says = `${short(leak.location)} grows by ${formatBytes(leak.bytes_per_step)} per step since step ${leak.since}`;
-    return { since: Math.max(0, index), says };
+    const text = `${short(leak.location)} grows by ${formatBytes(leak.bytes_per_step)} per step since step ${leak.since}`;
+    return { since: Math.max(0, index), text };
   });
 }
 
@@ -196,7 +197,7 @@ export const steps: View = {
   name: "steps",
   title: "Steps",
   key: "5",
-  says: "the peak and the end of each step, and what grows from step to step",
+  hint: "the peak and the end of each step, and what grows from step to step",
   component: Steps,
   isThere: () => (card.value?.summary.steps ?? 0) > 0,
 };

@@ -1,4 +1,4 @@
-// Steps in words: for the line above the picture, for cards, and for those who do not see the picture.
+// Steps as sentences, for the line above the picture, for cards and for screen readers.
 
 import type { Steps } from "../../api/types.gen";
 import { counted, formatBytes, formatChange } from "../../base/bytes";
@@ -26,12 +26,12 @@ export function stepsSentence(steps: readonly Step[]): string {
   return `${counted(whole.length, "step")}${tail}; step ${highest.number} has the highest peak, ${peak}${grown}`;
 }
 
-/** The end of a program is not the growth of a step. */
+/** The steps that finished: the end of a program is not the growth of a step. */
 export function finishedGrowth(steps: readonly Step[]): Step[] {
   return steps.map((step) => (step.is_finished ? step : { ...step, growth: null }));
 }
 
-/** `2 lines grow from step to step`, or that none does, or why that cannot be said. */
+/** `2 lines grow from step to step`, or that none does, or why that is unknown. */
 export function suspectsSentence(answer: Steps): string {
   if (!answer.leaks)
     return answer.leaks_missing === null ? "" : `${capital(answer.leaks_missing)}.`;

@@ -40,11 +40,11 @@ interface ChartProps {
   readonly depth: number;
   readonly sort: Sort;
   readonly filter: string;
-  /** Whether what is never freed lies in one bar. */
+  /** Whether tensors that are never freed share a bar. */
   readonly foldsStaying: boolean;
   /** Whether a module has a lane for each name. */
   readonly isOpen: (module: string | null) => boolean;
-  /** The same for all modules as text: another one lays the chart out again. */
+  /** The open modules as text: a change lays the chart out again. */
   readonly opened: string;
   readonly onOpen: (module: string | null) => void;
 }
@@ -161,7 +161,7 @@ function useLayout(props: ChartProps, size: Size): Lanes<Tensor> {
   ]);
 }
 
-/** One bar for several tensors that stay. */
+/** One bar for several tensors that are not freed. */
 function together(tensors: readonly Tensor[], index: number): Tensor {
   const first = tensors.reduce((one, other) =>
     (other.allocated_seconds ?? 0) < (one.allocated_seconds ?? 0) ? other : one,
@@ -181,7 +181,7 @@ function together(tensors: readonly Tensor[], index: number): Tensor {
   };
 }
 
-/** A bar of many tensors has no card: it is opened into a bar for each. */
+/** Opens the card of a tensor, or splits a bar of several tensors. */
 function pick(bar: LifeBar<Tensor> | null): void {
   if (bar && bar.tensor.id < 0) go({ staying: "apart" });
   else choose(bar ? bar.tensor.id : null);
@@ -218,32 +218,32 @@ function useTensorKeys(
   };
   const length = window.to - window.from;
   useKeys("Tensors", [
-    { keys: ["n"], says: "Next tensor", run: () => move(1) },
-    { keys: ["p"], says: "Previous tensor", run: () => move(-1) },
-    { keys: ["Enter"], says: "Open the card of the tensor", run: () => pick(pointed) },
+    { keys: ["n"], hint: "Next tensor", run: () => move(1) },
+    { keys: ["p"], hint: "Previous tensor", run: () => move(-1) },
+    { keys: ["Enter"], hint: "Open the card of the tensor", run: () => pick(pointed) },
     {
       keys: ["l"],
-      says: "Open the module of the tensor: a lane for each name",
+      hint: "Open the module of the tensor: a lane for each name",
       run: openPointed,
     },
     {
       keys: ["ArrowLeft"],
-      says: "Earlier",
+      hint: "Earlier",
       run: () => show(window.from - length / 4, window.to - length / 4),
     },
     {
       keys: ["ArrowRight"],
-      says: "Later",
+      hint: "Later",
       run: () => show(window.from + length / 4, window.to + length / 4),
     },
     {
       keys: ["+", "="],
-      says: "Less time, larger",
+      hint: "Less time, larger",
       run: () => show(window.from + length / 4, window.to - length / 4),
     },
     {
       keys: ["-"],
-      says: "More time, smaller",
+      hint: "More time, smaller",
       run: () => show(window.from - length / 2, window.to + length / 2),
     },
   ]);

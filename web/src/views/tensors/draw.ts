@@ -22,7 +22,7 @@ export interface TensorPicture {
   readonly layout: Lanes<Tensor>;
   readonly bands: Bands | null;
   readonly window: { readonly from: number; readonly to: number };
-  /** Idle stretches are short, as in the timeline. */
+  /** Idle intervals are shortened, as in the timeline. */
   readonly axis: TimeAxis;
   readonly top: number;
   /** The tensor under the pointer or the keys, and the one whose card is open. */
@@ -31,11 +31,11 @@ export interface TensorPicture {
 }
 
 const GUTTER = 244;
-/** The menu that saves the picture lies beside the plot. */
+/** The width for the menu that saves the picture, beside the plot. */
 const RIGHT = 38;
-/** How much of its colour a phase has behind the lanes: a twelfth. */
+/** The opacity of a phase behind the lanes. */
 const PHASE_ALPHA = "16";
-/** Names of phases, above the lanes. */
+/** The height of the phase names above the lanes. */
 export const HEAD_HEIGHT = 20;
 
 /** The part of the picture that has lanes. */
@@ -48,7 +48,7 @@ export function plotOf(size: Size): Box {
   };
 }
 
-/** Where a time lies in the picture, and back. */
+/** Converts times to positions in the picture and back. */
 export interface TimeScale {
   readonly pixel: (seconds: number) => number;
   readonly seconds: (pixel: number) => number;
@@ -90,7 +90,7 @@ export function drawTensors(pen: Pen, size: Size, inks: Inks, picture: TensorPic
   drawAxis(pen, plot, picture.axis, along, inks);
 }
 
-/** Phases lie behind everything, in a breath of their colours. */
+/** Draws the phases behind everything, in faint colours. */
 function drawPhases(pen: Pen, plot: Box, inks: Inks, bands: Bands, scale: TimeScale): void {
   let end = Number.NEGATIVE_INFINITY;
   for (const stretch of bands.stretches) {
@@ -133,14 +133,14 @@ function drawName(
     const size = `${count}${formatBytes(lane.bytes)}`;
     pen.text(GUTTER - 10, at, size, { fill: inks.quiet, align: "end", size: 11 });
     const room = GUTTER - 46 - pen.measure(size, 11);
-    // Of a line its file and number stay, of a tensor's name its end.
+    // Of a location, keep the file and the line; of a tensor's name, the end.
     const keeps = /:\d/.test(lane.name) ? "start" : "end";
     const left = fitted(pen, fileTail(lane.name), room, 11, keeps);
     pen.text(30, at, left, { fill: inks.quiet, size: 11 });
   }
 }
 
-/** A triangle that says whether a module is open. */
+/** A triangle that shows whether a module is open. */
 function drawSign(pen: Pen, inks: Inks, x: number, y: number, isOpen: boolean): void {
   const points = isOpen
     ? [x, y + 1, x + 8, y + 1, x + 4, y + 7]
@@ -153,7 +153,7 @@ function fileTail(name: string): string {
   return name.startsWith("/") ? name.slice(name.lastIndexOf("/", name.indexOf(":")) + 1) : name;
 }
 
-/** A module's name without its middle: which block it is in, and what it is. */
+/** A module's name without its middle parts: keeps the block and the last part. */
 export function fittedModule(pen: Pen, name: string, room: number): string {
   const parts = name.split(".");
   const last = parts.at(-1) ?? "";
@@ -199,12 +199,12 @@ function drawBar(
   if (idle !== null)
     drawIdle(pen, inks, { x: from, y, width, height: bar.height }, scale.pixel(idle), colour);
   const isMarked = tensor.id === picture.pointed || tensor.id === picture.chosen;
-  // Around the bar, not over it: a thin one keeps its colour.
+  // Around the bar, not over it, so that a thin bar keeps its colour.
   if (isMarked)
     pen.outline(from - 1, y - 1, width + 2, bar.height + 2, { stroke: inks.ink, width: 2 });
 }
 
-/** From the last known use to the free a bar is hollow, with a tick at the use. */
+/** Draws the bar hollow from the last known use to the free, with a tick at the use. */
 function drawIdle(pen: Pen, inks: Inks, bar: Box, use: number, colour: string): void {
   const from = Math.max(bar.x, use);
   const width = bar.x + bar.width - from;
@@ -214,7 +214,7 @@ function drawIdle(pen: Pen, inks: Inks, bar: Box, use: number, colour: string): 
   if (bar.height >= 12) pen.rect(from, bar.y + bar.height / 2 - 1, width, 2, colour);
 }
 
-/** When a tensor was last used, where that is known and it is freed later. */
+/** The time of a tensor's last use, if it is known and the tensor is freed later. */
 export function idleFrom(tensor: Tensor): number | null {
   const { last_use_seconds: used, freed_seconds: freed } = tensor;
   return used !== null && (freed === null || freed > used) ? used : null;
@@ -231,7 +231,7 @@ function drawLabel(pen: Pen, tensor: Tensor, bar: Box, plot: Box, colour: string
     10,
   );
   if (!text) return;
-  // The ground under the letters keeps hatched bars readable.
+  // A background behind the letters keeps hatched bars readable.
   pen.rect(left - 2, bar.y + 1, pen.measure(text, 10) + 4, bar.height - 2, colour);
   pen.text(left, bar.y + bar.height / 2 + 0.5, text, {
     fill: readableOn(colour),
@@ -240,7 +240,10 @@ function drawLabel(pen: Pen, tensor: Tensor, bar: Box, plot: Box, colour: string
   });
 }
 
-/** An activation is kept until its backward pass begins; what autograd saved of others, until it is freed. */
+/**
+ * Whether a tensor was saved: an activation until its backward pass, other saved tensors until
+ * their free.
+ */
 export function isKept(tensor: Tensor): boolean {
   return tensor.retained_until_seconds !== null || tensor.saved_seconds !== null;
 }

@@ -29,11 +29,11 @@ const depthField = field("depth", "99");
 const topField = field("top", "400");
 const shownField = field("tensors", "chart");
 const stayingField = field("staying", "together");
-/** Modules with a lane for each name: all, or those that are listed. */
+/** Modules with a lane for each name: all, or the listed ones. */
 const lanesField = field("lanes", "packed");
 const openField = field("open");
 
-/** What stands for a module in the address; between two stands a line. */
+/** A module's name in the address, where `|` separates two. */
 function openName(module: string | null): string {
   return module || "(none)";
 }
@@ -42,7 +42,7 @@ function openModules(): readonly string[] {
   return openField.value === "" ? [] : openField.value.split("|");
 }
 
-/** With lanes by name everywhere, the list has the modules that are closed. */
+/** If all modules have lanes by name, the list has the closed ones. */
 function isOpen(module: string | null): boolean {
   return openModules().includes(openName(module)) !== (lanesField.value === "names");
 }
@@ -67,7 +67,7 @@ const filterField = field("find_tensors");
 
 function Tensors() {
   const bands = useDeviceAnswer("bands", () => ({})).value;
-  // The window is chosen before tensors are asked for: nothing is drawn twice.
+  // Choose the window before requesting tensors, so that nothing is drawn twice.
   const hasWindow = useSignal(false);
   const about = subject.value;
   useEffect(() => {
@@ -94,7 +94,7 @@ function Tensors() {
   );
 }
 
-/** What a visit is about first: the step of a failed allocation, which is the last, or that with the peak. */
+/** The time whose step is shown first: the failed allocation, or the peak. */
 function firstMoment(about: Subject): number | null {
   if (failed.peek()?.device === about.device) return about.seconds;
   return device.peek()?.at.seconds ?? null;
@@ -108,7 +108,7 @@ function Shown({ answer: all, bands }: { answer: Lifetimes; bands: Bands | null 
   const filter = filterField.value;
   const seconds = subject.value?.seconds ?? 1;
   const window = range.value ?? { from: 0, to: seconds };
-  // A saved page has one answer, for the whole recording.
+  // A saved page has one answer, that of the whole recording.
   const isPart = source().isStored && range.value !== null;
   const answer = useMemo(
     () => (isPart ? { ...all, rows: livesWithin(all.rows, window) } : all),
@@ -291,6 +291,6 @@ export const tensors: View = {
   name: "tensors",
   title: "Tensors",
   key: "6",
-  says: "when each tensor was allocated, used and freed, by module",
+  hint: "when each tensor was allocated, used and freed, by module",
   component: Tensors,
 };

@@ -1,9 +1,7 @@
-// Where lifetimes lie in the chart: a group of lanes for each module, in a lane only what does not overlap.
-//
-// Tensors of about one size share lanes, so a lane has one height and large ones stand out. Pure arithmetic:
-// knows no canvas and no colours.
+// The layout of lifetimes: a group of lanes for each module; bars of a lane do not overlap. Tensors
+// of similar size share lanes, so a lane has one height, and large tensors are higher. No drawing.
 
-/** What of a tensor decides where it lies. */
+/** The facts about a tensor that determine its position. */
 export interface Life {
   readonly id: number;
   readonly name: string | null;
@@ -12,7 +10,7 @@ export interface Life {
   readonly phase: string | null;
   readonly allocated_seconds: number | null;
   readonly freed_seconds: number | null;
-  /** How many tensors the bar stands for; one when not said. */
+  /** The number of tensors in the bar; 1 by default. */
   readonly count?: number;
 }
 
@@ -40,7 +38,7 @@ export interface NameLanes {
 
 export interface ModuleLanes<T extends Life> {
   readonly module: string | null;
-  /** By name, where the module is open; empty where its tensors share lanes. */
+  /** Lanes by name, if the module is open; empty if its tensors share lanes. */
   readonly names: readonly NameLanes[];
   readonly bytes: number;
   readonly count: number;
@@ -61,13 +59,13 @@ const HIGHEST = 17;
 const SIZE_CLASSES = 5;
 const LANE_GAP = 1;
 const MODULE_PADDING = 4;
-/** A module's name must have room beside its lanes. */
+/** The smallest height of a module, for its name. */
 const LEAST_MODULE_HEIGHT = 20;
-/** The name of an open module stands above its lanes; a lane with a name has room for it. */
+/** The height of an open module's name above its lanes, and of a lane with a name. */
 const OPEN_HEAD = 20;
 const NAMED_LANE = 16;
 
-/** Puts what lies deeper in the module tree than `depth` into its ancestor's row. */
+/** Moves modules that are deeper in the tree than `depth` into their ancestor's row. */
 export function foldModules<T extends Life>(
   rows: readonly ModuleLives<T>[],
   depth: number,
@@ -82,11 +80,14 @@ export function foldModules<T extends Life>(
   return [...folded].map(([module, tensors]) => ({ module, tensors }));
 }
 
-/** What was live for long and is freed in the last part of a recording was freed by the end of the program. */
+/**
+ * The last share of a recording: long-lived tensors that are freed in it were freed by the
+ * program's end.
+ */
 const END_SHARE = 0.03;
 const LONG_SHARE = 0.2;
 
-/** Whether nothing happens to a tensor in a window, or it stays until the program ends. */
+/** Whether a tensor is live through a window, or until the program ends. */
 export function stays(
   tensor: Life,
   window: { readonly from: number; readonly to: number },
@@ -100,8 +101,8 @@ export function stays(
 }
 
 /**
- * Puts what stays into one bar for each module and category: parameters live as long as the program, and a lane
- * for each would hide what comes and goes. `together` makes the one of several.
+ * Merges lasting tensors into one bar for each module and category: parameters live as long as the
+ * program, and a lane for each would hide the others. `together` creates the merged tensor. /
  */
 export function foldStaying<T extends Life>(
   rows: readonly ModuleLives<T>[],
@@ -142,7 +143,7 @@ export function livesWithin<R extends ModuleLives<Life>>(
   });
 }
 
-/** Keeps the tensors of which every word of `filter` is in the name, the module, the category or the phase. */
+/** Keeps the tensors with every word of `filter` in the name, module, category or phase. */
 export function filterLives<T extends Life>(
   rows: readonly ModuleLives<T>[],
   filter: string,
@@ -167,14 +168,14 @@ export interface LaneOptions {
 }
 
 /**
- * Lays out the lives of each module; `end` is where those go that were never freed, `gap` how many seconds
- * two bars of a lane must be apart to be distinguished.
+ * Lays out the lifetimes of each module; `end` is the end of tensors that were never freed, `gap`
+ * the smallest distance of two bars of a lane, in seconds. /
  */
 export function lanes<T extends Life>(
   rows: readonly ModuleLives<T>[],
   options: LaneOptions,
 ): Lanes<T> {
-  // What stands for several does not make the others small.
+  // A merged bar does not count for the scale of the heights.
   const single = rows.flatMap((row) => row.tensors.filter((tensor) => !tensor.count));
   const sizes = single.map((tensor) => tensor.bytes);
   const largest = sizes.reduce((most, bytes) => Math.max(most, bytes), 1);
@@ -264,12 +265,12 @@ function namedLanes<T extends Life>(
   return { bars, names, height: y - top };
 }
 
-/** Height grows with the root of the bytes: half as high is a quarter of the bytes. */
+/** The size class of a tensor: height grows with the square root of the bytes. */
 function sizeClass(bytes: number, largest: number): number {
   return Math.min(SIZE_CLASSES - 1, Math.floor(Math.sqrt(bytes / largest) * SIZE_CLASSES));
 }
 
-/** The bar under a point; of two that both are near, the one that is met. */
+/** The bar at a point, or else a bar near it. */
 export function barAt<T extends Life>(
   layout: Lanes<T>,
   seconds: number,

@@ -1,4 +1,4 @@
-// The same as a table: a row for each tensor.
+// The tensors as a table, a row for each.
 
 import { useMemo } from "preact/hooks";
 import type { Lifetimes } from "../../api/types.gen";

@@ -1,4 +1,4 @@
-// Lifetimes in words.
+// Lifetimes as sentences.
 
 import type { Lifetimes } from "../../api/types.gen";
 import { counted, formatBytes, formatCount } from "../../base/bytes";
@@ -28,7 +28,7 @@ export function countTensors(rows: Rows): number {
   return rows.reduce((sum, row) => sum + row.tensors.length, 0);
 }
 
-/** What has no module is in a row of its own, whose name is no name. */
+/** Whether a row has a module: tensors without one share a row. */
 function isModule(name: string | null): boolean {
   return name !== null && name !== "" && name !== "before recording" && !name.startsWith("(");
 }

@@ -1,4 +1,4 @@
-// Steps, phases and marks above the picture. A name is shown where there is room for it, never over another.
+// Steps, phases and marks above the picture. A name is shown if it fits, never over another.
 
 import type { Bands, Marker } from "../../api/types.gen";
 import { type Inks, phaseGrey, readableOn } from "../../base/colours";
@@ -15,17 +15,17 @@ interface Band {
   readonly fill: string;
 }
 
-/** A name that does not fit is cut to no less than this many letters. */
+/** The fewest letters of a shortened name. */
 const LEAST_CUT = 8;
-/** Marks that are closer than this many pixels have no line of their own. */
+/** The smallest distance of two marks with lines, in pixels. */
 const LEAST_GAP = 20;
 /** The longest name of a mark, in pixels. */
 const MOST_MARK_WIDTH = 280;
 
-/** Where a time lies. */
+/** The position of a time. */
 type X = (seconds: number) => number;
 
-/** `window` is what is shown, in seconds. */
+/** Draws the bands; `window` is the shown part, in seconds. */
 export function drawBands(
   pen: Pen,
   at: Layout,
@@ -62,7 +62,7 @@ function drawRow(pen: Pen, box: Box, bands: readonly Band[], x: X): void {
     for (const band of bands) {
       const from = x(band.from);
       const to = x(band.to);
-      // What is thinner than a pixel and has been drawn over already would not be seen.
+      // Skip bands that are thinner than a pixel and covered already.
       if (to <= end) continue;
       end = Math.max(to, Math.floor(from) + 1);
       const gap = to - from > 4 ? 1 : 0;
@@ -71,7 +71,7 @@ function drawRow(pen: Pen, box: Box, bands: readonly Band[], x: X): void {
       const room = Math.min(to, box.x + box.width) - 5 - left;
       if (room < 12) continue;
       const name = fitted(pen, band.name, room, 11);
-      // A few letters and dots say nothing.
+      // A few letters and dots are not readable.
       if (name === band.name || name.length > LEAST_CUT)
         pen.text(left, box.y + box.height / 2 + 0.5, name, {
           fill: readableOn(band.fill),
@@ -103,7 +103,7 @@ function drawMarks(
       const x = xs[index] ?? 0;
       const isOom = marker.kind === "oom";
       const fill = isOom ? inks.alarm : inks.quiet;
-      // Lines that stand closer would form a comb over the picture.
+      // Closer lines would cover the picture.
       if (x - lineAt >= LEAST_GAP || isOom) {
         pen.line([x, marks.y, x, plot.y + plot.height], {
           stroke: fill,
@@ -118,7 +118,8 @@ function drawMarks(
       const isLast = index + 1 === shown.length;
       const left = x - 4 - pen.measure(marker.name, 11, isOom);
       const hasLeft = left > Math.max(marks.x, textEnd, isOom ? 0 : (xs[index - 1] ?? 0));
-      // At the right edge a name is turned rather than cut; that memory ran out must be read anywhere.
+      // At the right edge a name is to the left of its line instead of cut, so that a failure is
+      // always readable.
       if (name !== marker.name && (isLast || isOom) && hasLeft) {
         pen.text(x - 4, y, marker.name, { ...style, align: "end" });
         textEnd = x;
@@ -130,14 +131,14 @@ function drawMarks(
   });
 }
 
-/** Those of a sorted list that touch the window. */
+/** The bands of a sorted list that overlap the window. */
 function visible<T extends Window>(all: readonly T[], window: Window): readonly T[] {
   const first = partition(all, (one) => one.to < window.from);
   const last = partition(all, (one) => one.from <= window.to);
   return all.slice(first, last);
 }
 
-/** How many at the beginning of a list are as asked; those that are come first. */
+/** The number of leading items for which `isBefore` is true, by binary search. */
 function partition<T>(all: readonly T[], isBefore: (one: T) => boolean): number {
   let low = 0;
   let high = all.length;
@@ -149,7 +150,7 @@ function partition<T>(all: readonly T[], isBefore: (one: T) => boolean): number 
   return low;
 }
 
-/** The one of a sorted list that a moment lies in. */
+/** The band of a sorted list that contains a time. */
 export function bandAt<T extends Window>(all: readonly T[], seconds: number): T | null {
   const found = all[partition(all, (one) => one.from <= seconds) - 1];
   return found && seconds <= found.to ? found : null;

@@ -1,24 +1,24 @@
-// Lines that memory cannot grow beyond: all memory of the GPU, and the limit that torch had when an allocation failed.
+// Lines of the limits of memory: that of the GPU, and torch's limit when an allocation failed.
 
 import { formatBytes } from "../../base/bytes";
 import type { Inks } from "../../base/colours";
 import type { Box } from "../../render/axes";
 import type { Pen } from "../../render/pen";
 
-/** What is drawn, in bytes; null for what is not. */
+/** The lines in bytes; null hides one. */
 export interface Ceilings {
   readonly capacity: number | null;
   readonly limit: number | null;
 }
 
-/** Dashes of the line of the whole GPU; that of the limit has none. */
+/** Dashes of the line of the whole GPU; that of the limit is solid. */
 export const CAPACITY_DASH: readonly number[] = [6, 4];
 
 const SIZE = 11;
-/** Room that a label needs above or below its line, in pixels. */
+/** The height of a label above or below its line, in pixels. */
 const ROOM = 17;
 
-/** Draws one line where both are the same number of bytes. */
+/** Draws the lines; a single one if both are equal. */
 export function drawCeilings(
   pen: Pen,
   plot: Box,
@@ -43,7 +43,7 @@ export function drawCeilings(
   if (limit !== null) {
     const line = at(limit);
     stroke(pen, plot, line, inks.limit);
-    // The line of the whole GPU must not run through the words.
+    // The line of the whole GPU must not cross the label.
     const ceiling = capacity === null || isOne ? plot.y : at(capacity);
     const name = isOne ? "limit, the whole GPU" : "limit";
     label(pen, plot, line, `${name}: ${formatBytes(limit)}`, {
@@ -67,7 +67,7 @@ interface Label {
   readonly isAbove: boolean;
 }
 
-/** On a ground of its own: below its line a label may lie on the stack. */
+/** Draws a label with a background: below its line it may be over the stack. */
 function label(pen: Pen, plot: Box, line: number, text: string, style: Label): void {
   const width = pen.measure(text, SIZE, true);
   const left = style.side === "left" ? plot.x + 6 : plot.x + plot.width - 6 - width;

@@ -1,4 +1,5 @@
-// The picture itself: a canvas that is drawn once a frame at most, whenever something that it shows has changed.
+// The canvas of the timeline, redrawn at most once per frame when something that it shows has
+// changed.
 
 import { effect } from "@preact/signals";
 import { useCallback, useEffect, useRef } from "preact/hooks";
@@ -96,7 +97,10 @@ export function Chart({ about, timeline }: { about: Subject; timeline: Timeline 
   );
 }
 
-/** What the arrows have come to, read aloud. The frame is read only then: it changes with every move of the pointer. */
+/**
+ * The allocation chosen by the arrows, for screen readers. Reads the frame only then: it changes at
+ * every pointer move.
+ */
 function WalkedWords({ read }: { read: () => Frame }) {
   return (
     <p class="unseen" aria-live="polite">
@@ -116,13 +120,13 @@ function FailureMark({ size }: { size: Size }) {
   };
   const { x, y, width, height } = requestBox(failed, scales);
   if (x + width < plot.x || x > plot.x + plot.width) return null;
-  const says = `Out of memory: ${formatBytes(failed.requested)} requested. Show why`;
+  const hint = `Out of memory: ${formatBytes(failed.requested)} requested. Show why`;
   return (
     <button
       type="button"
       class="failure-mark"
-      title={says}
-      aria-label={says}
+      title={hint}
+      aria-label={hint}
       style={{ left: `${x}px`, top: `${y}px`, width: `${width}px`, height: `${height}px` }}
       onClick={() => go({ view: "oom" })}
     />
@@ -137,7 +141,7 @@ interface Given {
   readonly ribbons: Tiles<"allocations/tile">;
 }
 
-/** Reads all that a frame shows; inside an effect this is what it follows. */
+/** Reads everything that a frame shows; an effect around it subscribes to it. */
 function frameOf(given: Given): Frame {
   const { about, timeline, size, stacks, ribbons } = given;
   void stacks.now.arrived.value;
@@ -183,7 +187,8 @@ function useFrames(
         frame = 0;
         const isDone = drawNow(canvas.current, latest.current());
         end();
-        // A tile that has not come yet asks for a frame when it does; one that is not painted does so here.
+        // A missing tile requests a frame when it arrives; an unpainted one needs another frame
+        // now.
         if (!isDone) plan.current();
       });
     };
@@ -202,7 +207,7 @@ function useFrames(
   );
 }
 
-/** Keeps the height to what is in the window; not while it moves, or every tile would be painted anew in every frame. */
+/** Fits the height to the window, but not while it moves: every frame would repaint all tiles. */
 function useFit(read: () => Frame): void {
   const latest = useRef(read);
   latest.current = read;
@@ -233,7 +238,7 @@ function useFit(read: () => Frame): void {
   }, []);
 }
 
-/** A window that has not moved for so long rests. */
+/** How long a window must not move to count as resting. */
 const REST_MILLIS = 200;
 
 function askForTiles(frame: Frame): void {
@@ -262,7 +267,7 @@ function dataLevel(timeline: Timeline, size: Size): number {
 
 const SPREAD = { time: "", events: ", all events equally wide", steps: ", all steps equally wide" };
 
-/** What is seen, in words. */
+/** A description for screen readers. */
 function description(timeline: Timeline, about: Subject): string {
   const { from, to } = shown.value;
   const largest = timeline.groups

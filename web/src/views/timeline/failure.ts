@@ -1,4 +1,4 @@
-// The failed allocation in the picture: the request as a mark that leads to the reason.
+// The failed allocation in the picture: a mark of the request that links to the reason.
 
 import type { OomReport } from "../../api/types.gen";
 import type { Inks } from "../../base/colours";
@@ -9,16 +9,16 @@ import type { Pen } from "../../render/pen";
 export interface Failure {
   readonly seconds: number;
   readonly requested: number;
-  /** Where the mark begins and ends, in bytes: the request lies on what is reserved. */
+  /** The begin and end of the mark in bytes: the request is on top of reserved bytes. */
   readonly from: number;
   readonly to: number;
   readonly limit: number | null;
-  /** What was allocated when it failed. */
+  /** The allocated bytes at the failure. */
   readonly allocated: number;
-  readonly says: string;
+  readonly sentence: string;
 }
 
-/** Half of the width of the mark, and how far beside it a press still counts, in pixels. */
+/** Half the width of the mark, and the distance at which a press still counts, in pixels. */
 const HALF_WIDTH = 5;
 const SLACK = 4;
 
@@ -27,8 +27,8 @@ export function failureOf(report: OomReport): Failure {
   const from = reserved ?? allocated;
   const requested = at.request?.bytes ?? 0;
   const free = reserved === null ? null : report.free;
-  const says = failureSentence({ ...at, device, allocated, reserved, free, unreserved, limit });
-  return { seconds: at.seconds, requested, from, to: from + requested, limit, allocated, says };
+  const sentence = failureSentence({ ...at, device, allocated, reserved, free, unreserved, limit });
+  return { seconds: at.seconds, requested, from, to: from + requested, limit, allocated, sentence };
 }
 
 interface Scales {
@@ -44,7 +44,7 @@ export function drawRequest(pen: Pen, failure: Failure, { x, y }: Scales, inks: 
   pen.outline(left + 0.5, top + 0.5, 2 * HALF_WIDTH, height, { stroke: inks.alarm, width: 1.5 });
 }
 
-/** Where the mark lies, a little larger than it is drawn: for a button over it. */
+/** The box of the mark, a little enlarged, for a button over it. */
 export function requestBox(failure: Failure, { x, y }: Scales): Box {
   const half = HALF_WIDTH + SLACK;
   const top = y(failure.to) - SLACK;

@@ -1,4 +1,4 @@
-// One frame of the picture: axes, tiles, bands, and what the user points at.
+// Draws one frame of the picture: axes, tiles, bands, and the pointed-at parts.
 
 import type {
   AllocationCard,
@@ -25,7 +25,7 @@ import { type Layout, layout } from "./layout";
 import { drawRibbons, eachStretch, paintRibbons, type RibbonStyle } from "./ribbons";
 import type { LineName } from "./state";
 
-/** All that a frame shows, read once. */
+/** Everything that a frame shows, read once. */
 export interface Frame {
   readonly size: Size;
   readonly inks: Inks;
@@ -40,18 +40,18 @@ export interface Frame {
   readonly hidden: ReadonlySet<string>;
   readonly lines: Readonly<Record<LineName, boolean>>;
   readonly stacks: Tiles<"timeline/tile">;
-  /** Ribbons instead of stacks, where they are wanted. */
+  /** Ribbons instead of stacks, if they are shown. */
   readonly ribbons: Tiles<"allocations/tile"> | null;
   readonly cursor: number | null;
   readonly pointed: { readonly seconds: number; readonly bytes: number } | null;
   readonly brushed: Window | null;
   readonly chosen: AllocationCard | null;
-  /** The allocation that the arrows have come to. */
+  /** The allocation chosen by the arrows. */
   readonly walked: number | null;
   readonly failure: Failure | null;
 }
 
-/** Painting tiles may take so long in one frame; the rest waits for the next. */
+/** The time limit for painting tiles in one frame; the rest waits for the next. */
 const PAINT_MILLIS = 6;
 
 export function levelOf(frame: Pick<Frame, "along" | "axis" | "timeline">, width: number): number {
@@ -78,10 +78,10 @@ export function drawLive(pen: CanvasPen, frame: Frame): boolean {
   return isDone;
 }
 
-/** Room above a picture that is saved, for its title and the names of its colours. */
+/** The height above a saved picture for its title and legend. */
 export const SAVED_HEAD = 56;
 
-/** Draws the same with strokes, for a picture that is saved. */
+/** Draws the same with a pen, for a saved picture. */
 export function drawSaved(pen: Pen, shown: Frame, title: string): void {
   const size = { ...shown.size, height: shown.size.height + SAVED_HEAD };
   const frame = { ...shown, size, pointed: null, brushed: null, walked: null };
@@ -185,7 +185,7 @@ function blitRibbons(
   });
 }
 
-/** Colours of the groups, from the bottom of the stack up; null where one is switched off. */
+/** Colours of the groups, from the bottom of the stack up; null for hidden groups. */
 export function stackColours(
   frame: Pick<Frame, "timeline" | "inks" | "hidden">,
 ): (string | null)[] {
@@ -225,7 +225,7 @@ function strokeStack(pen: Pen, tile: TimelineTile, box: Box, frame: Frame): void
     const points: number[] = [];
     for (let column = 0; column < columns; column += 1) {
       const height = y(bytes[column] ?? 0);
-      // The last one reaches a little into the next tile: no seam is seen between them.
+      // Extend the last column into the next tile, so that no seam is visible.
       const end = x(tile.from + (column + 1) * width) + (column + 1 === columns ? 0.4 : 0);
       points.push(x(tile.from + column * width), height, end, height);
     }
@@ -273,7 +273,7 @@ function drawOver(pen: Pen, at: Layout, frame: Frame): void {
   });
 }
 
-/** Where the cursor's line ends: at the peak it stays above the stack, and covers nothing. */
+/** The end of the cursor's line: at the peak it ends above the stack, so that it covers nothing. */
 function cursorEnd(plot: Box, frame: Frame): number {
   const { peak } = frame.timeline;
   const isPeak = frame.cursor !== null && Math.abs(frame.cursor - peak.seconds) < 1e-6;
@@ -288,7 +288,7 @@ function drawCursor(pen: Pen, plot: Box, x: number, end: number, inks: Inks): vo
   pen.line([left, top, right, top, pixel, plot.y + 2, left, top], { stroke: inks.ink, width: 1.5 });
 }
 
-/** The lines above which nothing can be allocated, where they are switched on and in the picture. */
+/** The lines of the limits that are switched on and inside the picture. */
 function ceilings(frame: Frame): Ceilings {
   const { failure, lines, highest } = frame;
   const shown = (isOn: boolean, bytes: number | null | undefined) =>
@@ -306,7 +306,7 @@ function drawFailure(pen: Pen, plot: Box, frame: Frame): void {
   );
 }
 
-/** How long the chosen allocation lived, and its ribbon where ribbons are shown. */
+/** Draws the lifetime of the chosen allocation, and its ribbon if ribbons are shown. */
 function drawChosen(pen: Pen, plot: Box, frame: Frame, card: AllocationCard): void {
   const x = xOf(plot, frame);
   const { inks } = frame;
@@ -336,20 +336,20 @@ function outlineRibbon(pen: Pen, plot: Box, frame: Frame, id: number, stroke: st
         const top = y(low + shape.bytes);
         const left = along(begin);
         const width = Math.max(1, along(end) - left);
-        // Around the ribbon, not over it: a thin one keeps its colour.
+        // Around the ribbon, not over it, so that a thin one keeps its colour.
         pen.outline(left - 1, top - 1, width + 2, y(low) - top + 2, { stroke, width: 2 });
       });
     }
   }
 }
 
-/** Where a time lies in a box. */
+/** Converts times to positions in a box. */
 export function xOf(box: Box, frame: Pick<Frame, "along" | "axis">): (seconds: number) => number {
   const x = xAlong(box, frame);
   return (seconds) => x(positionOf(frame.axis.knots, seconds));
 }
 
-/** Where a position on the axis lies in a box. */
+/** Converts positions on the axis to positions in a box. */
 function xAlong(box: Box, frame: Pick<Frame, "along">): (position: number) => number {
   const scale = { ...frame.along, start: box.x, length: box.width };
   return (position) => toPixel(scale, position);

@@ -11,23 +11,23 @@ import { layout } from "./layout";
 import { axis, bands, brushed, highest, pointed, select } from "./state";
 import { goTo, moveAlong, pan, shownAlong, zoom } from "./window";
 
-/** Less than this many pixels is a click, not a drag. */
+/** Movements below this many pixels are clicks. */
 const LEAST_DRAG = 4;
-/** So far from a failed allocation its name still reaches. */
+/** The horizontal reach of the name of a failed allocation. */
 const MARK_REACH = 60;
 
 interface Drag {
   readonly x: number;
-  /** Where it began and what was shown then, in positions on the axis. */
+  /** The start of the drag and the window at that time, in positions on the axis. */
   readonly at: number;
   readonly from: number;
   readonly to: number;
-  /** With the shift key a range is selected, along the axis it is zoomed to, elsewhere the window moves. */
+  /** Shift selects a range, a drag on the axis zooms, any other drag moves the window. */
   readonly does: "select" | "zoom" | "move";
   isMoved: boolean;
 }
 
-/** The facts of a click on the plot. */
+/** Called for a click on the plot. */
 export type OnClick = (seconds: number, bytes: number) => void;
 
 export function useGestures(canvas: RefObject<HTMLCanvasElement | null>, onClick: OnClick) {
@@ -36,7 +36,7 @@ export function useGestures(canvas: RefObject<HTMLCanvasElement | null>, onClick
     const element = canvas.current;
     if (!element) return;
     const onWheel = (event: WheelEvent) => wheel(event, element);
-    // A wheel that is listened to passively cannot keep the page from scrolling.
+    // A passive wheel listener cannot keep the page from scrolling.
     element.addEventListener("wheel", onWheel, { passive: false });
     return () => element.removeEventListener("wheel", onWheel);
   }, [canvas]);
@@ -113,7 +113,7 @@ function clicked(event: PointerEvent, onClick: OnClick): void {
   else if (position.isInPlot) onClick(position.seconds, position.bytes);
 }
 
-/** Why the allocation failed, in its own view. */
+/** Opens the view of the failed allocation. */
 function openReason(): void {
   pointed.value = null;
   go({ view: "oom" });
@@ -136,7 +136,7 @@ function wheel(event: WheelEvent, element: HTMLElement): void {
   event.preventDefault();
   pointed.value = null;
   const { plot } = layoutOf(element);
-  // Lines and pages of a wheel, as pixels.
+  // Convert lines and pages of a wheel to pixels.
   const unit = [1, 16, plot.height][event.deltaMode] ?? 1;
   const sideways = event.deltaX * unit || (event.shiftKey ? event.deltaY * unit : 0);
   if (Math.abs(sideways) > Math.abs(event.deltaY * unit) || event.shiftKey) {
@@ -147,7 +147,7 @@ function wheel(event: WheelEvent, element: HTMLElement): void {
   zoom(Math.exp(strength), pointerPosition(event).seconds);
 }
 
-/** The pointer, in the timeline's units. */
+/** The pointer's position in the timeline's units. */
 interface PointerPosition {
   /** The position on the axis, and its time. */
   readonly along: number;

@@ -1,4 +1,4 @@
-// What the pointer is over, on a card beside it.
+// A card beside the pointer with what is under it.
 
 import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -17,7 +17,7 @@ import { type Column, columnOf, groupAt, tileAt } from "./look_up";
 import { shapeAt } from "./ribbons";
 import { pointed } from "./state";
 
-/** Groups that a card lists. */
+/** The number of groups that a card lists. */
 const MOST_ROWS = 9;
 
 export function useHover(

@@ -85,7 +85,7 @@ function TimelineView() {
   );
 }
 
-/** What a visit is about first: a failed allocation, where the address names no other time. */
+/** The time that is shown first: a failed allocation, unless the address has a time. */
 function firstMoment(): number | null {
   const failed = cursor.peek() === "peak" ? failure.peek() : null;
   return failed?.seconds ?? cursorSeconds.peek();
@@ -178,14 +178,17 @@ function chosenSentence({ device, peak }: DeviceSummary, report: Report): string
   return `${chosen} · peak: ${formatBytes(peak)} allocated`;
 }
 
-/** The failed allocation where it is in the window, then the peak where that reads higher; else the peak alone. */
+/**
+ * The failed allocation if it is in the window, with the peak if that is higher; else only the
+ * peak.
+ */
 function spokenSentence(here: DeviceSummary, failed: Failure | null, { from, to }: Window): string {
   const { at, device, peak, reserved } = here;
   if (!failed || failed.seconds < from || failed.seconds > to)
     return momentSentence({ ...at, device, allocated: peak, reserved });
-  if (formatBytes(failed.allocated) === formatBytes(peak)) return failed.says;
+  if (formatBytes(failed.allocated) === formatBytes(peak)) return failed.sentence;
   const when = at.step === null ? `at ${at.seconds.toFixed(3)} s` : `in step ${at.step}`;
-  return `${failed.says} · peak: ${formatBytes(peak)} allocated ${when}`;
+  return `${failed.sentence} · peak: ${formatBytes(peak)} allocated ${when}`;
 }
 
 function useTimelineKeys(): void {
@@ -195,40 +198,40 @@ function useTimelineKeys(): void {
     return at !== null && at >= from && at <= to ? at : (from + to) / 2;
   };
   useKeys("Timeline", [
-    { keys: ["+", "="], says: "Closer, around the cursor", run: () => zoom(0.6, middle()) },
-    { keys: ["-", "_"], says: "Further away", run: () => zoom(1 / 0.6, middle()) },
-    { keys: ["ArrowLeft"], says: "Earlier", run: () => pan(-0.15) },
-    { keys: ["ArrowRight"], says: "Later", run: () => pan(0.15) },
-    { keys: ["Shift+ArrowLeft"], says: "A whole window earlier", run: () => pan(-1) },
-    { keys: ["Shift+ArrowRight"], says: "A whole window later", run: () => pan(1) },
-    { keys: ["Home"], says: "To the beginning", run: () => toEdge("start") },
-    { keys: ["End"], says: "To the end", run: () => toEdge("end") },
-    { keys: ["0"], says: "The whole recording", run: () => goTo(null) },
-    { keys: ["f"], says: "Scale the height to what is shown", run: toggleFit },
-    { keys: ["p"], says: "Cursor to the peak", run: () => go({ at: null }, { replaces: true }) },
+    { keys: ["+", "="], hint: "Closer, around the cursor", run: () => zoom(0.6, middle()) },
+    { keys: ["-", "_"], hint: "Further away", run: () => zoom(1 / 0.6, middle()) },
+    { keys: ["ArrowLeft"], hint: "Earlier", run: () => pan(-0.15) },
+    { keys: ["ArrowRight"], hint: "Later", run: () => pan(0.15) },
+    { keys: ["Shift+ArrowLeft"], hint: "A whole window earlier", run: () => pan(-1) },
+    { keys: ["Shift+ArrowRight"], hint: "A whole window later", run: () => pan(1) },
+    { keys: ["Home"], hint: "To the beginning", run: () => toEdge("start") },
+    { keys: ["End"], hint: "To the end", run: () => toEdge("end") },
+    { keys: ["0"], hint: "The whole recording", run: () => goTo(null) },
+    { keys: ["f"], hint: "Scale the height to what is shown", run: toggleFit },
+    { keys: ["p"], hint: "Cursor to the peak", run: () => go({ at: null }, { replaces: true }) },
     {
       keys: ["e"],
-      says: "Cursor to the end",
+      hint: "Cursor to the end",
       run: () => go({ at: cursor.peek() === "end" ? null : "end" }, { replaces: true }),
     },
     {
       keys: ["r"],
-      says: "Select what is shown: what changed in it",
+      hint: "Select what is shown: what changed in it",
       run: () => select(shown.peek()),
     },
     {
       keys: ["["],
-      says: "Begin the selection at the cursor",
+      hint: "Begin the selection at the cursor",
       run: () => selectFromCursor("from", shown.peek()),
     },
     {
       keys: ["]"],
-      says: "End the selection at the cursor",
+      hint: "End the selection at the cursor",
       run: () => selectFromCursor("to", shown.peek()),
     },
     {
       keys: ["Escape"],
-      says: "Close the allocation's card, then the selection",
+      hint: "Close the allocation's card, then the selection",
       run: () => (chosenId.peek() === null && selected.peek() ? select(null) : choose(null)),
     },
   ]);
@@ -238,7 +241,7 @@ export const timelineView: View = {
   name: "timeline",
   title: "Timeline",
   key: "2",
-  says: "memory over time",
+  hint: "memory over time",
   component: TimelineView,
   groupings: STACKED,
 };

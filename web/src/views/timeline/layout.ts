@@ -1,22 +1,22 @@
-// Where things lie in the picture.
+// The layout of the picture.
 
 import type { Bands } from "../../api/types.gen";
 import { type Box, BYTE_AXIS_WIDTH, TIME_AXIS_HEIGHT } from "../../render/axes";
 import type { Size } from "../../render/pen";
 
-/** Room at the right, where the picture's menu is. */
+/** The width at the right for the picture's menu. */
 export const RIGHT = 38;
 const BAND_HEIGHT = 18;
 
 export interface Layout {
-  /** Bands of steps, of phases, and the row of marks; height 0 where there are none. */
+  /** Bands of steps and of phases, and the row of marks; without any, the height is 0. */
   readonly steps: Box;
   readonly phases: Box;
   readonly marks: Box;
   readonly plot: Box;
 }
 
-/** `top` pixels are left free above all. */
+/** Lays out the picture, with `top` free pixels above. */
 export function layout(size: Size, bands: Bands | null, top = 0): Layout {
   const x = BYTE_AXIS_WIDTH;
   const width = Math.max(1, size.width - x - RIGHT);

@@ -1,4 +1,4 @@
-// What lies where in the picture: columns at a moment, groups at a height, and the moment that a column shows.
+// Finds the column of a time, the group at a height, and the time that a column shows.
 
 import type { Timeline, TimelineTile } from "../../api/types.gen";
 import { lastTimeBefore, positionOf, secondsAt, type TimeAxis } from "../../base/axis";
@@ -14,7 +14,7 @@ export interface Column {
   readonly index: number;
 }
 
-/** The finest column that is there for a moment. */
+/** The finest available column of a time. */
 export function columnOf(
   store: TileStore<"timeline/tile">,
   level: number,
@@ -26,13 +26,13 @@ export function columnOf(
   return tile ? { tile, index: columnAt(tile, tile.allocated.length, position) } : null;
 }
 
-/** The tile of a level that has a position in it. */
+/** The tile of a level that contains a position. */
 export function tileAt(level: number, length: number, position: number): TileName {
   const [name] = tilesIn(level, length, position, position + length * 1e-12);
   return name ?? { level: 0, tile: 0 };
 }
 
-/** The group at a height of what is shown, and the height with the groups that are switched off below it. */
+/** The group at a height of the shown stack, and that height including hidden groups below. */
 export function groupAt(
   column: Column,
   timeline: Timeline,
@@ -54,8 +54,8 @@ export function groupAt(
 }
 
 /**
- * The moment that a column shows: the one in it at which most was allocated. A column may stand for thousands of
- * events; the tile that has 512 columns in its place knows.
+ * The time that a column shows: that of its highest allocated bytes. A column may represent
+ * thousands of events; a finer tile with 512 columns in its place has the time. /
  */
 export async function highestMoment(
   column: Column,
@@ -82,7 +82,7 @@ export async function highestMoment(
   return Math.min(about.seconds, lastTimeBefore(knots, highestIn(found, from, from + width)));
 }
 
-/** The tile, as fine as there is, that begins where a column does. */
+/** The finest tile that begins where a column does. */
 function finer(tile: TileName, index: number, columns: number, deepest: number): TileName {
   const deeper = Math.min(deepest, tile.level + Math.floor(Math.log2(columns)));
   const perColumn = 2 ** (deeper - tile.level) / columns;
@@ -105,7 +105,7 @@ export function highestIn(tile: TimelineTile, from: number, to: number): number 
   return tile.from + (best + 1) * width;
 }
 
-/** The most bytes of these kinds in a part of the axis, as far as its tiles are there. */
+/** The most bytes of these kinds in a part of the axis, as far as its tiles are available. */
 export function highestInside(
   store: TileStore<"timeline/tile">,
   level: number,

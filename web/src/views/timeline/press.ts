@@ -1,4 +1,5 @@
-// A click: the moment that is seen there becomes the cursor's, and the allocation under the pointer is chosen.
+// Handles a click: moves the cursor to the time there, and chooses the allocation under the
+// pointer.
 
 import { positionOf } from "../../base/axis";
 import { during } from "../../base/pending";
@@ -56,7 +57,7 @@ async function chooseAt(
     choose(hit.allocation, { at: exact });
     missed.value = hit.allocation === null ? "No recorded allocation is at this point." : null;
   } catch (error) {
-    // A saved page cannot say who lies there; the moment is chosen all the same.
+    // A saved page has no answer for the point; the time is chosen nevertheless.
     choose(null, { at });
     missed.value = source().isStored
       ? "A saved page cannot look this up: *By allocation* opens the largest ones."

@@ -1,4 +1,4 @@
-// What changed between the two ends of the selected range: net, allocated, freed, and what stays of it, by line.
+// The changes within the selected range: net, allocated, freed, and remaining bytes, by line.
 
 import type { Change, ChangeRow, RangeChanges } from "../../api/types.gen";
 import { counted, formatBytes, formatChange } from "../../base/bytes";
@@ -20,7 +20,7 @@ const GROUPINGS = [
 ] as const;
 type RangeBy = (typeof GROUPINGS)[number][0];
 
-/** Rows beyond these are left out. */
+/** The number of listed rows. */
 const MOST_ROWS = 2000;
 
 const byField = field("changes", "line");
@@ -87,12 +87,7 @@ function Figures({ change }: { change: Change }) {
   const { net, allocated, freed, survivors, gone } = change;
   const blocks = (count: number) => (count > 0 ? counted(count, "allocation") : "");
   const all: [string, string, string, string][] = [
-    [
-      "Net change",
-      formatChange(net),
-      "",
-      "What is allocated at the end, less what was at the start",
-    ],
+    ["Net change", formatChange(net), "", "Allocated at the end, minus allocated at the start"],
     ["Allocated", formatBytes(allocated.bytes), blocks(allocated.count), "In the range"],
     ["Freed", formatBytes(freed.bytes), blocks(freed.count), "In the range, whenever allocated"],
     [
@@ -105,8 +100,8 @@ function Figures({ change }: { change: Change }) {
   ];
   return (
     <dl class="range-figures">
-      {all.map(([name, bytes, count, says]) => (
-        <div key={name} title={says}>
+      {all.map(([name, bytes, count, hint]) => (
+        <div key={name} title={hint}>
           <dt>{name}</dt>
           <dd>
             {bytes} <span class="quiet">{count}</span>

@@ -1,11 +1,12 @@
-// A ribbon for each allocation, as high as it is large: which block lay where in the pile, and for how long.
+// Draws a ribbon for each allocation, as high as its bytes: its position in the stack and its
+// lifetime.
 
 import type { AllocationTile, Ribbon } from "../../api/types.gen";
 import { groupColour, type Inks } from "../../base/colours";
 import type { Pen } from "../../render/pen";
 import { remember, type TileImage } from "../../render/tile_image";
 
-/** Pixels across a tile: its columns are 512, and ribbons begin and end between them. */
+/** The pixels of a tile: more than its 512 columns, because ribbons begin and end between them. */
 const WIDTH = 1024;
 
 export interface RibbonStyle {
@@ -29,7 +30,7 @@ export function paintRibbons(tile: AllocationTile, style: RibbonStyle, key: stri
       const top = y(piece.low + piece.bytes);
       const height = y(piece.low) - top;
       context.fillStyle = piece.fill;
-      // A seam between neighbours, where there is room for one.
+      // Separate neighbours by a seam, if there is space.
       context.fillRect(left, top, width, height > 3 ? height - 0.6 : height);
     });
   }
@@ -81,7 +82,7 @@ function eachPiece(tile: AllocationTile, style: RibbonStyle, draw: (piece: Piece
   }
 }
 
-/** The stretches of the axis in which a shape lies at one height. */
+/** The parts of the axis in which a shape stays at one height. */
 export function eachStretch(
   shape: Ribbon,
   take: (from: number, to: number, low: number) => void,
@@ -91,7 +92,7 @@ export function eachStretch(
   }
 }
 
-/** The allocation at a point of the picture; null where none is shown on its own. */
+/** The allocation at a point of the picture; null if none is shown there by itself. */
 export function shapeAt(tile: AllocationTile, position: number, bytes: number): Ribbon | null {
   let found: Ribbon | null = null;
   for (const shape of tile.shapes) {

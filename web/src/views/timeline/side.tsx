@@ -61,7 +61,7 @@ export function Legend({ timeline }: { timeline: Timeline }) {
   );
 }
 
-/** What the backward pass of a line allocates is another group than what the line itself does. */
+/** The name of a group: allocations by the backward pass of a line are a group of their own. */
 function legendName(name: string): string {
   const [forward, mark] = name.endsWith(BACKWARD)
     ? [name.slice(0, -BACKWARD.length), BACKWARD]
@@ -69,7 +69,7 @@ function legendName(name: string): string {
   return nameTail(forward, MOST_LETTERS - mark.length) + mark;
 }
 
-/** As in the picture: the uppermost first. */
+/** The groups in the order of the picture, the uppermost first. */
 function upsideDown({ groups }: Timeline) {
   return groups.map((group, index) => [group, index] as const).reverse();
 }
@@ -88,9 +88,9 @@ export function Lines({ timeline }: { timeline: Timeline }) {
     allocated: !isRibbons.value,
     active: !isRibbons.value && timeline.peak.active !== null,
     reserved: !isRibbons.value && timeline.peak.reserved !== null,
-    // The line of the limit is that of the whole GPU where they are the same.
+    // If the limit equals the GPU's memory, there is only one line.
     capacity: timeline.total !== null && failure.value?.limit !== timeline.total,
-    // Known before the reason is: nothing moves when that arrives.
+    // Known before the reason arrives, so that nothing moves then.
     limit: failed.value !== null && failed.value.device === device.value?.device,
   };
   return (

@@ -1,4 +1,4 @@
-// What the user has switched on, pointed at and chosen in the timeline.
+// The state of the timeline: what is switched on, pointed at and chosen.
 
 import { computed, signal } from "@preact/signals";
 import type { AllocationCard, Bands, Timeline } from "../../api/types.gen";
@@ -16,11 +16,11 @@ import { subject } from "../../model/recording";
 import type { Failure } from "./failure";
 import type { Walk } from "./walk";
 
-/** The timeline and the bands that are shown; null before they are there. */
+/** The shown timeline and bands; null before they arrive. */
 export const timeline = signal<Timeline | null>(null);
 export const bands = signal<Bands | null>(null);
 
-/** Where in the picture times lie. */
+/** The axis of the picture. */
 export const axis = computed<TimeAxis>(() => {
   const seconds = subject.value?.seconds ?? 0;
   const known = timeline.value;
@@ -31,10 +31,10 @@ export const axis = computed<TimeAxis>(() => {
 export const chosenId = numberField("allocation");
 export const chosen = signal<AllocationCard | null>(null);
 
-/** How the picture is made: stacked groups, or a ribbon for each allocation. */
+/** The mode of the picture: stacked groups, or a ribbon for each allocation. */
 const mode = field("mode", "stack");
 export const isRibbons = computed(() => mode.value === "allocations");
-/** What the picture can be stacked by. */
+/** The possible groupings of the stack. */
 export const STACKED = ["category", "module", "phase", "line"] as const;
 /** Other views have other groupings. */
 export const stackedBy = computed(() => {
@@ -46,7 +46,7 @@ export function setMode(next: "stack" | "allocations"): void {
   go({ mode: next === "stack" ? null : next, off: null });
 }
 
-/** Groups that are switched off, by name; `off` in the address. */
+/** Hidden groups, by name; `off` in the address. */
 const off = field("off");
 export const hidden = computed<ReadonlySet<string>>(
   () => new Set(off.value.split("\n").filter(Boolean)),
@@ -58,7 +58,7 @@ export function toggleGroup(name: string): void {
   go({ off: [...next].join("\n") });
 }
 
-/** Shows one group alone, or all again when it is alone already. */
+/** Shows one group alone, or all again if it is alone already. */
 export function onlyGroup(name: string): void {
   const others = (timeline.peek()?.groups ?? [])
     .map((group) => group.name)
@@ -67,7 +67,7 @@ export function onlyGroup(name: string): void {
   go({ off: isAlone ? null : others.join("\n") });
 }
 
-/** The failed allocation of the device; null where none failed. */
+/** The failed allocation of the device; null if none failed. */
 export const failure = signal<Failure | null>(null);
 
 export type LineName = (typeof LINE_NAMES)[number];
@@ -88,12 +88,12 @@ export function toggleLine(name: LineName): void {
   go({ lines: on === USUAL_LINES ? null : on || "none" });
 }
 
-/** Where the pointer is: a moment and a height; null outside the picture. */
+/** The time and height of the pointer; null outside the picture. */
 export const pointed = signal<{ readonly seconds: number; readonly bytes: number } | null>(null);
-/** A range that is being drawn with the pointer: to be selected, or to be zoomed to. */
+/** A range that is being drawn with the pointer, to select or to zoom. */
 export const brushed = signal<{ readonly from: number; readonly to: number } | null>(null);
 
-/** The range that is selected, in seconds; `sel` in the address. Null while none is. */
+/** The selected range in seconds, or null; `sel` in the address. */
 const selection = field("sel");
 export const selected = computed<{ readonly from: number; readonly to: number } | null>(() => {
   const [from, to] = selection.value.split(",").map(Number);
@@ -104,7 +104,9 @@ export function select(range: { readonly from: number; readonly to: number } | n
   go({ sel: range && `${secondsField(range.from)},${secondsField(range.to)}` });
 }
 
-/** Moves one end of the selection to the cursor; the other end is where it was, or the edge of what is shown. */
+/**
+ * Moves one end of the selection to the cursor; the other end stays, or is the edge of the window.
+ */
 export function selectFromCursor(edge: "from" | "to", shown: { from: number; to: number }): void {
   const at = cursorSeconds.peek();
   if (at === null) return;
@@ -113,7 +115,7 @@ export function selectFromCursor(edge: "from" | "to", shown: { from: number; to:
   if (at !== other) select({ from: Math.min(low, high), to: Math.max(low, high) });
 }
 
-/** The cursor's moment in seconds. */
+/** The cursor's time in seconds. */
 export const cursorSeconds = computed<number | null>(() => {
   const at = cursor.value;
   if (typeof at === "number") return at;
@@ -123,13 +125,13 @@ export const cursorSeconds = computed<number | null>(() => {
   return timeline.value?.peak.seconds ?? null;
 });
 
-/** Whether the picture is as high as what is in the window, not as the whole recording. */
+/** Whether the height fits the window instead of the whole recording. */
 const fit = field("fit");
 export const fits = computed(() => fit.value === "1");
 export function toggleFit(): void {
   go({ fit: fits.peek() ? null : 1 });
 }
-/** The most in the window, once it rests. */
+/** The most bytes in the window, once it rests. */
 export const highestInWindow = signal<number | null>(null);
 
 /** The bytes at the upper edge of the picture. */
@@ -150,10 +152,10 @@ export const highest = computed<number>(() => {
 /** The peak of reserved bytes, from the list of recordings. */
 export const reservedPeak = signal<number | null>(null);
 
-/** The allocation that the arrows have come to. */
+/** The allocation chosen by the arrows. */
 export const walked = signal<Walk | null>(null);
 
-/** Why the last click found no allocation, where that is not plain to see. */
+/** Why the last click found no allocation, if that is not obvious. */
 export const missed = signal<string | null>(null);
 
 export function choose(id: number | null, changes: Changes = {}): void {

@@ -13,10 +13,10 @@ import { choose, walked } from "./state";
 import { besides, ribbonsIn, stacked } from "./walk";
 import { pan } from "./window";
 
-/** What is shown beyond the last allocation of a window: half of it. */
+/** The share by which the window moves beyond its last allocation. */
 const NEXT_PART = 0.5;
 
-/** Handlers of the canvas; none where groups are stacked: there is no single allocation. */
+/** Handlers of the canvas; none for stacked groups, which have no single allocations. */
 export function useWalk(read: () => Frame) {
   return useMemo(
     () => ({
@@ -36,7 +36,7 @@ export function useWalk(read: () => Frame) {
   );
 }
 
-/** Whether the key means something here. */
+/** Handles a key; returns whether it did. */
 function step(key: string, frame: Frame): boolean {
   const tiles = shownTiles(frame);
   const here = walked.peek();
@@ -55,7 +55,7 @@ function step(key: string, frame: Frame): boolean {
   return true;
 }
 
-/** What the walk stands on, in words. */
+/** The chosen allocation as a sentence. */
 export function walkedSentence(frame: Frame): string {
   const here = walked.value;
   if (!frame.ribbons || !here) return "";

@@ -1,25 +1,26 @@
-// From allocation to allocation with the arrows: in time in the order in which they were allocated, up and down in the pile.
+// Moves between allocations with the arrows: left and right in the order of allocation, up and down
+// in the stack.
 
 import type { AllocationTile, Ribbon } from "../../api/types.gen";
 import type { Window } from "../../render/blit";
 
-/** An allocation that is shown on its own. */
+/** An allocation that is shown by itself. */
 export interface WalkedRibbon {
   readonly id: number;
   readonly category: string;
   readonly bytes: number;
-  /** Where it begins and ends in the shown tiles, in positions on the axis. */
+  /** Its begin and end in the shown tiles, in positions on the axis. */
   readonly from: number;
   readonly to: number;
 }
 
-/** Where the walk stands: an allocation, and the position at which its neighbours above and below are looked for. */
+/** The chosen allocation, and the position for finding its neighbours above and below. */
 export interface Walk {
   readonly id: number;
   readonly at: number;
 }
 
-/** The allocations of some tiles that touch a window, in the order in which they were allocated. */
+/** The allocations of some tiles that overlap a window, in the order of allocation. */
 export function ribbonsIn(
   tiles: readonly AllocationTile[],
   window: Window,
@@ -45,7 +46,7 @@ export function ribbonsIn(
   return [...found.values()].sort((one, other) => one.from - other.from || one.id - other.id);
 }
 
-/** The next or the previous one in time; the first, or the last, where the walk begins. */
+/** The next or previous allocation in time; at the beginning, the first or last one. */
 export function besides(
   ribbons: readonly WalkedRibbon[],
   walk: Walk | null,

@@ -1,6 +1,6 @@
-// The part of the recording that the timeline shows. While it moves under the hand it lives here; where it comes to
-// rest it goes into the address. It is a stretch of time, so that it stays when the axis is another; it moves and grows
-// along the axis.
+// The window: the part of the recording that the timeline shows. While it moves it is stored here;
+// when it rests it goes into the address. It is an interval of time, so that it survives a change
+// of the axis; it moves and zooms along the axis.
 
 import { computed, effect, signal } from "@preact/signals";
 import { positionOf, positionsOf, timesBetween } from "../../base/axis";
@@ -10,14 +10,14 @@ import { subject } from "../../model/recording";
 import type { Window } from "../../render/blit";
 import { axis } from "./state";
 
-/** The finest that can be looked at, in positions on the axis: events have microseconds. */
+/** The smallest window, in positions on the axis: events have a resolution of microseconds. */
 const LEAST = { time: 4e-6, events: 4, steps: 1e-3 } as const;
-/** After so long without a move the address is written. */
+/** The time without a move after which the address is written. */
 const REST_MILLIS = 180;
 
 const moving = signal<Window | null>(null);
 
-/** What is shown, in seconds. */
+/** The window in seconds. */
 export const shown = computed<Window>(() => {
   const seconds = subject.value?.seconds ?? 0;
   const wanted = moving.value ?? range.value;
@@ -33,7 +33,7 @@ function isAll({ from, to }: Window): boolean {
   return to - from >= axis.value.length * 0.9999;
 }
 
-/** The address that is still to be written. */
+/** The pending write of the address. */
 let rest: { timer: ReturnType<typeof setTimeout>; end: () => void } | null = null;
 
 function cancelRest(): void {
@@ -42,7 +42,7 @@ function cancelRest(): void {
   rest = null;
 }
 
-// A link, the back button or a growing file may set the window too: then nothing moves under the hand any more.
+// A link, the back button or a growing file may also set the window: end the user's move.
 effect(() => {
   void range.value;
   cancelRest();
@@ -56,7 +56,7 @@ export function move(window: Window): void {
   rest = { timer: setTimeout(() => settle(true), REST_MILLIS), end: rest?.end ?? begin() };
 }
 
-/** Goes to a window at once: a step that the back button undoes. */
+/** Sets the window at once, as a step of the browser's history. */
 export function goTo(window: Window | null): void {
   moving.value = window && nearest(window);
   settle(false);
