@@ -72,7 +72,7 @@ export interface AxisTick {
 
 /**
  * The ticks of an axis between two positions, at most about `most`. Events after the last of
- * `steps` belong to no step. /
+ * `steps` belong to no step.
  */
 export function axisTicks(
   axis: TimeAxis,

@@ -47,7 +47,7 @@ export interface Inks {
 /**
  * Derived from the hues of Okabe and Ito: each has a contrast of 3:1 to its panel, and every two
  * differ by 17 or more (CIE76), and by 10 with any kind of colour blindness. A group has about the
- * same hue in both themes. /
+ * same hue in both themes.
  */
 const LIGHT_GROUPS: readonly string[] = [
   "#1057b6",

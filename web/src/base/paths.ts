@@ -14,7 +14,7 @@ export function shortPath(text: string): string {
 /**
  * The text and shorter and shorter forms of it: a location loses its folders, then its class, then
  * its function; a module loses its outer names. The rule is that of the terminal
- * (`short_location.rs`), and `fixtures/locations.json` tests both. /
+ * (`short_location.rs`), and `fixtures/locations.json` tests both.
  */
 export function shorterForms(text: string): string[] {
   const short = shortPath(text);

@@ -55,7 +55,7 @@ export function hashAfter(changes: Changes): string {
 
 /**
  * Changes the address. Each call adds a step to the browser's history, unless it `replaces` the
- * current one (for continuous changes: windows, cursors, searches). /
+ * current one (for continuous changes: windows, cursors, searches).
  */
 export function go(changes: Changes, how: { replaces?: boolean } = {}): void {
   const next = changed(changes);

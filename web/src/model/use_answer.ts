@@ -8,8 +8,9 @@ import { type Subject, subject } from "./recording";
 
 /**
  * The answer to a request that is read from signals. A component that reads `.value` is rendered
- * again when it changes.  const ranks = useAnswer(() => ({ path: "ranks", query: {}, revision:
- * revision() })); /
+ * again when it changes.
+ *
+ *     const ranks = useAnswer(() => ({ path: "ranks", query: {}, revision: revision() }));
  */
 export function useAnswer<P extends Path>(
   question: () => Question<P> | null,
@@ -30,8 +31,9 @@ type More<P extends DevicePath> = Omit<Query<P>, "trace" | "device">;
 
 /**
  * The answer about the chosen device, or about the one that `of` returns. `more` is read from
- * signals too; null requests nothing.  const report = useDeviceAnswer("report", () => ({ by:
- * by.value, at: cursor.value })); /
+ * signals too; null requests nothing.
+ *
+ *     const report = useDeviceAnswer("report", () => ({ by: by.value, at: cursor.value }));
  */
 export function useDeviceAnswer<P extends DevicePath>(
   path: P,

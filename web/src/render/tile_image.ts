@@ -162,7 +162,7 @@ class Brush {
 
 /**
  * Draws a line with its vertical parts, except for `allocated`: that line follows the edge of the
- * stack, which vertical parts would cover where levels jump from column to column. /
+ * stack, which vertical parts would cover where levels jump from column to column.
  */
 function paintLine(
   words: Uint32Array,

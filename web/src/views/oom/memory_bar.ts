@@ -23,7 +23,7 @@ export interface MemoryBar {
 /**
  * torch's memory begins at the left, memory outside torch ends at the right. The request begins
  * where reserved memory ends, because the driver would have to provide it. With a limit of the
- * program, the bar ends at the limit instead of the device's memory. /
+ * program, the bar ends at the limit instead of the device's memory.
  */
 export function memoryBar(report: OomReport): MemoryBar {
   const reserved = report.reserved ?? report.allocated;

@@ -11,7 +11,7 @@ export interface Bin {
 
 /**
  * Bins without gaps from the smallest to the largest block; empty without blocks. `unusable` is the
- * number of bytes in unusable blocks. /
+ * number of bytes in unusable blocks.
  */
 export function histogram(sizes: readonly number[], unusable: number): Bin[] {
   const exponents = sizes.filter((size) => size > 0).map((size) => Math.floor(Math.log2(size)));

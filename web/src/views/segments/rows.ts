@@ -56,7 +56,7 @@ const LARGEST_IN_ONE_PIECE = 512 * 2 ** 20;
 
 /**
  * The default bytes of a row: the largest segment if there are few segments; if there are many, or
- * one is far larger than the others, enough for all to fit into the picture. /
+ * one is far larger than the others, enough for all to fit into the picture.
  */
 export function rowBytes(sizes: readonly number[]): number {
   const total = sizes.reduce((sum, size) => sum + size, 0);

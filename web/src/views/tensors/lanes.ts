@@ -102,7 +102,7 @@ export function stays(
 
 /**
  * Merges lasting tensors into one bar for each module and category: parameters live as long as the
- * program, and a lane for each would hide the others. `together` creates the merged tensor. /
+ * program, and a lane for each would hide the others. `together` creates the merged tensor.
  */
 export function foldStaying<T extends Life>(
   rows: readonly ModuleLives<T>[],
@@ -169,7 +169,7 @@ export interface LaneOptions {
 
 /**
  * Lays out the lifetimes of each module; `end` is the end of tensors that were never freed, `gap`
- * the smallest distance of two bars of a lane, in seconds. /
+ * the smallest distance of two bars of a lane, in seconds.
  */
 export function lanes<T extends Life>(
   rows: readonly ModuleLives<T>[],

@@ -55,7 +55,7 @@ export function groupAt(
 
 /**
  * The time that a column shows: that of its highest allocated bytes. A column may represent
- * thousands of events; a finer tile with 512 columns in its place has the time. /
+ * thousands of events; a finer tile with 512 columns in its place has the time.
  */
 export async function highestMoment(
   column: Column,
