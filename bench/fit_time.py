@@ -10,7 +10,6 @@ more than three estimates.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -52,8 +51,7 @@ def without_times(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--results", type=Path, help="folder for the results")
+    parser = machine.arguments(__doc__)
     parser.add_argument("--quick", action="store_true", help="without the rows of `plan`")
     args = parser.parse_args()
     one, _ = timed(["estimate", "--json", *GPU, PROGRAM, "--batch", "4"], warm=False)
@@ -75,24 +73,15 @@ def main() -> int:
     )
     about = machine.describe()
     head = ["", "tries", "seconds", "× one estimate"]
-    text = "\n".join(
-        [
-            "# Time of `fit` and `plan`",
-            "",
-            "GPT-2 of transformers on a simulated RTX 4090, with nothing in the cache.",
-            "",
-            machine.sentence(about),
-            "",
-            machine.table(head, rows),
-            "",
-            *(f"- {what}: {'met' if met else 'MISSED'}" for what, met in verdicts),
-        ]
-    )
-    print(text)
+    parts = [
+        "GPT-2 of transformers on a simulated RTX 4090, with nothing in the cache.",
+        machine.sentence(about),
+        machine.table(head, rows),
+    ]
     result = {"machine": about, "seconds": seconds}
-    if args.results:
-        machine.write("fit-time", result, text, args.results)
-    return 0 if all(met for _, met in verdicts) else 1
+    return machine.finish(
+        "fit-time", "Time of `fit` and `plan`", parts, verdicts, result, args.results
+    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ the hot path, and those of all threads, the writer included.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -112,9 +111,7 @@ def measure() -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--results", type=Path, default=machine.RESULTS)
-    args = parser.parse_args()
+    args = machine.arguments(__doc__).parse_args()
     if shutil.which("valgrind") is None:
         print("hot path: skipped, valgrind is missing")
         return 0
@@ -133,16 +130,16 @@ def main() -> int:
     ]
     head = ["mode", "step, million instructions", "over untraced", "events of a step"]
     head += ["of an event, its thread", "of an event, all threads"]
-    text = (
-        "# Instructions of an event\n\n"
+    parts = [
         "A step of a small model in callgrind, which counts instructions: other work on the "
         "machine does not change them. Instructions of an event are what the traced step has "
         "more than the untraced one, by events; first those of the program's thread, then those "
-        "of all threads, with the writer's.\n\n"
-        f"{machine.sentence(about)}\n\n{machine.table(head, rows)}\n"
-    )
-    machine.write("hot-path", {"machine": about, "modes": found}, text, args.results)
-    return 0
+        "of all threads, with the writer's.",
+        machine.sentence(about),
+        machine.table(head, rows),
+    ]
+    result = {"machine": about, "modes": found}
+    return machine.finish("hot-path", "Instructions of an event", parts, [], result, args.results)
 
 
 if __name__ == "__main__":

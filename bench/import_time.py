@@ -5,7 +5,6 @@ python bench/import_time.py [--wheel dist/floodmark-….whl]
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
@@ -27,7 +26,7 @@ print(time.perf_counter() - before)
 
 
 def milliseconds(first: str, second: str, runs: int) -> list[float]:
-    """Of the second import, after the first, each in a new process."""
+    """The times of the second import after the first, each in a new process."""
     times = []
     for _ in range(runs):
         code = CODE.format(first=first, second=second)
@@ -39,10 +38,9 @@ def milliseconds(first: str, second: str, runs: int) -> list[float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = machine.arguments(__doc__)
     parser.add_argument("--wheel", type=Path, help="the wheel; by default the one in dist/")
     parser.add_argument("--runs", type=int, default=9)
-    parser.add_argument("--results", type=Path, help="folder for the results")
     args = parser.parse_args()
     after_torch = milliseconds("torch", "floodmark", args.runs)
     alone = milliseconds("sys", "floodmark", args.runs)
@@ -73,18 +71,7 @@ def main() -> int:
         ]
     ]
     about = machine.describe()
-    text = "\n".join(
-        [
-            "# Import time and size",
-            "",
-            machine.sentence(about),
-            "",
-            machine.table(["", "median, ms", "least, ms"], rows),
-            "",
-            *(f"- {what}: {'met' if met else 'MISSED'}" for what, met in verdicts),
-        ]
-    )
-    print(text)
+    parts = [machine.sentence(about), machine.table(["", "median, ms", "least, ms"], rows)]
     result = {
         "machine": about,
         "after_torch_ms": after_torch,
@@ -92,8 +79,8 @@ def main() -> int:
         "torch_ms": torch_alone,
         "wheel_megabytes": megabytes,
     }
-    machine.write("import-time", result, text, args.results)
-    return 0 if all(met for _, met in verdicts) else 1
+    title = "Import time and size"
+    return machine.finish("import-time", title, parts, verdicts, result, args.results)
 
 
 if __name__ == "__main__":

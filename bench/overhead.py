@@ -225,12 +225,11 @@ def verdicts(case: Case, rows: list[dict[str, Any]]) -> list[tuple[str, bool]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = machine.arguments(__doc__)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--layers", type=int, default=12, help="fewer for a quick trial")
     parser.add_argument("--threads", type=int, help="of torch, on the CPU")
     parser.add_argument("--rounds", type=int, help="fewer for a quick trial")
-    parser.add_argument("--results", type=Path, help="folder for the results")
     parser.add_argument("--strict", action="store_true", help="fail when a budget is missed")
     parser.add_argument("--skip-slow", action="store_true", help="leave out the slow recorders")
     parser.add_argument("--worker", help=argparse.SUPPRESS)

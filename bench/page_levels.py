@@ -8,7 +8,6 @@ the program `page`, and writes down how long that takes on one core and how much
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -89,36 +88,23 @@ def verdicts(results: list[dict[str, Any]]) -> list[tuple[str, bool]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = machine.arguments(__doc__)
     parser.add_argument("--programs", type=Path, default=Path("target/release/examples"))
-    parser.add_argument("--results", type=Path, help="folder for the results")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="floodmark-bench-") as folder:
         results = [measure(args.programs, events, Path(folder)) for events in EVENTS]
     about = machine.describe_host()
-    met = verdicts(results)
     events = [f"{one['events']:,} events" for one in results]
-    text = "\n".join(
-        [
-            "# What a page's answers take",
-            "",
-            f"{about['cpu']}, {about['cores']} cores, {about['system']}, {about['date']}. Seconds "
-            "are those of the processor, on one core; each question is asked at 25 places of the "
-            "recording. Recordings are made up by `crates/floodmark/examples/synthetic.rs`.",
-            "",
-            machine.table(["once, s", *events], built_rows(results)),
-            "",
-            machine.table(
-                ["each time, ms", *events, "longest answer, kB"],
-                asked_rows(results),
-            ),
-            "",
-            *(f"- {what}: {'met' if is_met else 'MISSED'}" for what, is_met in met),
-        ]
-    )
-    print(text)
-    machine.write("page-levels", {"machine": about, "results": results}, text, args.results)
-    return 0 if all(is_met for _, is_met in met) else 1
+    parts = [
+        f"{about['cpu']}, {about['cores']} cores, {about['system']}, {about['date']}. Seconds "
+        "are those of the processor, on one core; each question is asked at 25 places of the "
+        "recording. Recordings are made up by `crates/floodmark/examples/synthetic.rs`.",
+        machine.table(["once, s", *events], built_rows(results)),
+        machine.table(["each time, ms", *events, "longest answer, kB"], asked_rows(results)),
+    ]
+    result = {"machine": about, "results": results}
+    title = "What a page's answers take"
+    return machine.finish("page-levels", title, parts, verdicts(results), result, args.results)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,11 @@ A profiled step includes `record_stats`, which prints the table. The ratio is th
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import statistics
 import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 
 import machine
 import torch
@@ -24,13 +21,6 @@ from torch import nn
 from floodmark.compat.pytorch_mem_profiler import memory_profiler
 
 MOST_RATIO = 1.2
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """How long a call takes."""
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
 
 
 def network() -> nn.Module:
@@ -51,7 +41,7 @@ def profiled_turn(model: nn.Module, step: Callable[[], None], count: int) -> lis
         profiler.record_stats()
 
     profiled_step()
-    return [seconds(profiled_step) for _ in range(count)]
+    return [machine.seconds(profiled_step) for _ in range(count)]
 
 
 def measured(steps: int) -> tuple[list[float], list[float]]:
@@ -70,7 +60,7 @@ def measured(steps: int) -> tuple[list[float], list[float]]:
     profiled: list[float] = []
     for count in [3] + [5] * (steps // 5):
         # A turn of each; the first ones are not counted.
-        turn = [seconds(step) for _ in range(count)]
+        turn = [machine.seconds(step) for _ in range(count)]
         with contextlib.redirect_stdout(io.StringIO()):
             traced = profiled_turn(model, step, count)
         if count > 3:
@@ -80,9 +70,8 @@ def measured(steps: int) -> tuple[list[float], list[float]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = machine.arguments(__doc__)
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--results", type=Path, help="folder for the results")
     args = parser.parse_args()
     plain, profiled = measured(args.steps)
     ratio = statistics.median(profiled) / statistics.median(plain)
@@ -91,23 +80,12 @@ def main() -> int:
         for name, times in (("plain", plain), ("`print_period=1`", profiled))
     ]
     about = machine.describe()
-    is_met = ratio <= MOST_RATIO
-    text = "\n".join(
-        [
-            "# A table for every step",
-            "",
-            machine.sentence(about),
-            "",
-            machine.table(["step", "median, ms", "least, ms"], rows),
-            "",
-            f"- a profiled step takes {ratio:.2f} × a plain one (at most {MOST_RATIO} ×): "
-            f"{'met' if is_met else 'MISSED'}",
-        ]
-    )
-    print(text)
+    parts = [machine.sentence(about), machine.table(["step", "median, ms", "least, ms"], rows)]
+    what = f"a profiled step takes {ratio:.2f} × a plain one (at most {MOST_RATIO} ×)"
+    verdicts = [(what, ratio <= MOST_RATIO)]
     result = {"machine": about, "plain_s": plain, "profiled_s": profiled, "ratio": ratio}
-    machine.write("profiled-step", result, text, args.results)
-    return 0 if is_met else 1
+    title = "A table for every step"
+    return machine.finish("profiled-step", title, parts, verdicts, result, args.results)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ thread runs, so that all begin with the same memory.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import os
@@ -183,7 +182,7 @@ def measure_empty(folder: Path) -> int:
     return int(empty) - int(idle)
 
 
-def render(about: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+def table_of(rows: list[dict[str, Any]]) -> str:
     limits = list(rows[0]["held"]) if rows else []
     head = ["MiB held", "empty recording", *(f"limit {limit}" for limit in limits)]
     lines = []
@@ -194,22 +193,15 @@ def render(about: dict[str, Any], rows: list[dict[str, Any]]) -> str:
             note = " *" if found["losses"] or found["failure"] else ""
             cells.append(f"{found['bytes'] / MIB:.1f}{note}")
         lines.append(cells)
-    return (
-        "# What the recorder holds\n\nThe memory of a recorded process less that of the same "
-        "process without the recorder: its heap, the mapped journal, and the code objects that it "
-        "keeps alive. Pages of libraries are not in it. An asterisk: the recording says that "
-        "something was left out because of the limit.\n\n"
-        f"{machine.sentence(about)}\n\n{machine.table(head, lines)}\n"
-    )
+    return machine.table(head, lines)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = machine.arguments(__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="less work for a quick trial")
     parser.add_argument("--only", help="cases with this in their name")
     parser.add_argument("--limits", type=int, nargs="+", default=list(LIMITS_MIB), help="in MiB")
     parser.add_argument("--strict", action="store_true", help="fail when a limit is passed")
-    parser.add_argument("--results", type=Path, help="folder for the results")
     args = parser.parse_args()
     import torch
 
@@ -225,9 +217,16 @@ def main() -> int:
         empty = measure_empty(Path(folder))
         rows = [measure_case(name, args.scale, args.limits, Path(folder), empty) for name in names]
     about = machine.describe()
-    text = render(about, rows)
-    print(text)
-    machine.write("recorder-memory", {"machine": about, "rows": rows}, text, args.results)
+    parts = [
+        "The memory of a recorded process less that of the same process without the recorder: its "
+        "heap, the mapped journal, and the code objects that it keeps alive. Pages of libraries "
+        "are not in it. An asterisk: the recording says that something was left out because of "
+        "the limit.",
+        machine.sentence(about),
+        table_of(rows),
+    ]
+    result = {"machine": about, "rows": rows}
+    machine.finish("recorder-memory", "What the recorder holds", parts, [], result, args.results)
     return 1 if args.strict and not all(map(is_within_limits, rows)) else 0
 
 

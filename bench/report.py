@@ -9,7 +9,6 @@ file from the page cache before each run, and times `floodmark report` as the na
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import statistics
@@ -17,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,18 +85,16 @@ def seconds_of(command: list[str], path: Path, runs: int) -> list[float]:
     times = []
     for _ in range(runs):
         chill(path)
-        before = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        times.append(time.perf_counter() - before)
+        run = partial(subprocess.run, command, check=True, stdout=subprocess.DEVNULL)
+        times.append(machine.seconds(run))
     return times
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = machine.arguments(__doc__)
     parser.add_argument("--program", type=Path, default=Path("target/release/floodmark"))
     parser.add_argument("--events", type=int, default=EVENTS)
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--results", type=Path, help="folder for the results")
     parser.add_argument("--keep", type=Path, help="where to keep the recording")
     args = parser.parse_args()
     if not args.program.exists():
@@ -137,40 +135,19 @@ def main() -> int:
             recording["events"] >= args.events and not recording["losses"],
         ),
     ]
-    rows = [
-        [f"`floodmark report --by {by}`", f"{times[by]:.3f}", f"{min(native[by]):.3f}"]
-        for by in REPORTS
+    shown = [(f"`floodmark report --by {by}`", native[by]) for by in REPORTS]
+    shown += [
+        ("`python -m floodmark report`", through_python),
+        ("of it, start-up (`python -m floodmark --version`)", start_up),
     ]
-    rows.append(
-        [
-            "`python -m floodmark report`",
-            f"{statistics.median(through_python):.3f}",
-            f"{min(through_python):.3f}",
-        ]
-    )
-    rows.append(
-        [
-            "of it, start-up (`python -m floodmark --version`)",
-            f"{statistics.median(start_up):.3f}",
-            f"{min(start_up):.3f}",
-        ]
-    )
-    text = "\n".join(
-        [
-            "# A recording of a million events",
-            "",
-            machine.sentence(about),
-            "",
-            f"{recording['events']:,} events of {recording['steps']:,} training steps on the CPU, "
-            f"{recording['bytes'] / 2**20:.1f} MiB. The file was dropped from the page cache "
-            "before every run.",
-            "",
-            machine.table(["from a cold file", "median, s", "least, s"], rows),
-            "",
-            *(f"- {what}: {'met' if met else 'MISSED'}" for what, met in verdicts),
-        ]
-    )
-    print(text)
+    rows = [[what, f"{statistics.median(took):.3f}", f"{min(took):.3f}"] for what, took in shown]
+    parts = [
+        machine.sentence(about),
+        f"{recording['events']:,} events of {recording['steps']:,} training steps on the CPU, "
+        f"{recording['bytes'] / 2**20:.1f} MiB. The file was dropped from the page cache "
+        "before every run.",
+        machine.table(["from a cold file", "median, s", "least, s"], rows),
+    ]
     result = {
         "machine": about,
         "recording": recording,
@@ -178,8 +155,8 @@ def main() -> int:
         "python_seconds": through_python,
         "python_start_seconds": start_up,
     }
-    machine.write("report", result, text, args.results)
-    return 0 if all(met for _, met in verdicts) else 1
+    title = "A recording of a million events"
+    return machine.finish("report", title, parts, verdicts, result, args.results)
 
 
 if __name__ == "__main__":

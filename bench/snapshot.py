@@ -17,7 +17,6 @@ import pickle
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,14 +60,11 @@ def enlarge(snapshot: dict[str, Any], least_bytes: int, one_bytes: int) -> dict[
 
 
 def best(work: Callable[[], object], times: int) -> float:
-    """Seconds of the fastest of some runs; what they return is freed in between."""
+    """The duration of the fastest of some runs, without freeing their results."""
     found = []
     for _ in range(times):
         gc.collect()
-        before = time.perf_counter()
-        result = work()
-        found.append(time.perf_counter() - before)
-        del result
+        found.append(machine.seconds(work))
     return min(found)
 
 
@@ -113,11 +109,7 @@ def look_at(name: str, path: Path, args: argparse.Namespace, times: int) -> dict
     }
 
 
-def verdict(what: str, value: float, limit: float, met: bool) -> str:
-    return f"- {what}: {value:g} (budget {limit:g}): {'met' if met else 'MISSED'}"
-
-
-def verdicts(row: dict[str, Any]) -> list[str]:
+def verdicts(row: dict[str, Any]) -> str:
     rates = row["rates"]
     slowest = min(rates["simulate_per_second"], rates["simulate_expandable_per_second"])
     replayed = rates["replay_per_second"]
@@ -133,38 +125,31 @@ def verdicts(row: dict[str, Any]) -> list[str]:
         ("million events replayed a second", round(replayed / 1e6, 1), LEAST_RATE / 1e6, 1),
         ("million events simulated a second", round(slowest / 1e6, 1), LEAST_RATE / 1e6, 1),
     ]
-    return [
-        verdict(what, value, limit, value * sign >= limit * sign)
+    return "\n".join(
+        f"- {what}: {value:g} (budget {limit:g}): "
+        f"{'met' if value * sign >= limit * sign else 'MISSED'}"
         for what, value, limit, sign in found
-    ]
+    )
 
 
-def render(rows: list[dict[str, Any]], about: str) -> str:
+def table_of(rows: list[dict[str, Any]]) -> str:
     head = ["file", "MB", "floodmark, s", "pickle.load, s", "without gc, s", "memory, MB"]
+    ways = ("floodmark", "pickle", "pickle_without_gc")
     cells = [
         [
             row["name"],
             f"{row['bytes'] / 1e6:.0f}",
-            *(f"{row['seconds'][key]:.3f}" for key in ("floodmark", "pickle", "pickle_without_gc")),
+            *(f"{row['seconds'][way]:.3f}" for way in ways),
             f"{row['memory_beyond'] / 1e6:.1f}",
         ]
         for row in rows
     ]
-    text = f"# Reading torch's snapshots\n\n{about}\n\n{machine.table(head, cells)}\n"
-    for row in rows:
-        rates = row["rates"]
-        text += (
-            f"\n## {row['name']}: {rates['events']:,} events of a trace\n\n"
-            + "\n".join(verdicts(row))
-            + "\n"
-        )
-    return text
+    return machine.table(head, cells)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = machine.arguments(__doc__)
     parser.add_argument("--rates", type=Path, help="the example `rates`")
-    parser.add_argument("--results", type=Path, help="folder for the results")
     parser.add_argument("--small", action="store_true", help="leave out the large file")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--times", type=int, default=3, help=argparse.SUPPRESS)
@@ -181,10 +166,12 @@ def main() -> int:
             make_large(path, large)
             rows.append(look_at("the same steps many times over", large, args, 1))
     about = machine.describe()
-    text = render(rows, machine.sentence(about))
-    print(text)
-    machine.write("snapshot", {"machine": about, "rows": rows}, text, args.results)
-    return 0
+    parts = [machine.sentence(about), table_of(rows)]
+    for row in rows:
+        events = row["rates"]["events"]
+        parts += [f"## {row['name']}: {events:,} events of a trace", verdicts(row)]
+    result = {"machine": about, "rows": rows}
+    return machine.finish("snapshot", "Reading torch's snapshots", parts, [], result, args.results)
 
 
 def make_large(path: Path, large: Path) -> None:

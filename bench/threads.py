@@ -13,7 +13,6 @@ C++ threads run a TorchScript loop, which holds no lock of Python's.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import resource
@@ -216,9 +215,7 @@ def is_met(row: dict[str, Any]) -> bool:
     return bool(row["time_ratio"] <= row["longest_time"])
 
 
-def render(about: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    head = ["case", "untraced, s", "time", "quartiles", "rate", "CPU time", "aim", ""]
-    head += ["faults", "traced", "load"]
+def lines_of(rows: list[dict[str, Any]]) -> list[list[str]]:
     lines = []
     for row in rows:
         rate = row["least_rate"]
@@ -239,23 +236,15 @@ def render(about: dict[str, Any], rows: list[dict[str, Any]]) -> str:
                 "{:.0f} to {:.0f}".format(*sorted(row["load"])),
             ]
         )
-    return (
-        "# What recording costs many threads\n\nTime, rate and CPU time of the traced work as "
-        "ratios to the untraced work, the median of pairs in one process. CPU time is that of all "
-        "threads, with what the writer does until the file is finished. Faults are minor page "
-        "faults of the process. The load is that of the machine before and after: more than its "
-        "cores means that other programs ran beside the benchmark.\n\n"
-        f"{machine.sentence(about)}\n\n{machine.table(head, lines)}\n"
-    )
+    return lines
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = machine.arguments(__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="less work for a quick trial")
     parser.add_argument("--layers", type=int, default=12, help="of GPT-2")
     parser.add_argument("--rounds", type=int, help="fewer for a quick trial")
     parser.add_argument("--only", help="cases with this in their name")
-    parser.add_argument("--results", type=Path, help="folder for the results")
     parser.add_argument("--strict", action="store_true", help="fail when an aim is missed")
     args = parser.parse_args()
     rows = []
@@ -267,9 +256,19 @@ def main() -> int:
                 case = Case(**{**vars(case), "rounds": args.rounds})
             rows.append(measure(case, Path(folder)))
     about = machine.describe()
-    text = render(about, rows)
-    print(text)
-    machine.write("threads", {"machine": about, "rows": rows}, text, args.results)
+    head = ["case", "untraced, s", "time", "quartiles", "rate", "CPU time", "aim", ""]
+    head += ["faults", "traced", "load"]
+    parts = [
+        "Time, rate and CPU time of the traced work as ratios to the untraced work, the median of "
+        "pairs in one process. CPU time is that of all threads, with the writer's work until the "
+        "file is finished. Faults are minor page faults of the process. The load is that of the "
+        "machine before and after: more than its cores means that other programs ran beside the "
+        "benchmark.",
+        machine.sentence(about),
+        machine.table(head, lines_of(rows)),
+    ]
+    result = {"machine": about, "rows": rows}
+    machine.finish("threads", "What recording costs many threads", parts, [], result, args.results)
     return 1 if args.strict and not all(map(is_met, rows)) else 0
 
 

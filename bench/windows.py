@@ -1,6 +1,6 @@
 """What windows cost: a trace per forward pass, opening, closing and asking one.
 
-Prints a table for `bench/results/windows.md`. The loop is that of a layer tracer: a model of width
+The loop is that of a layer tracer: a model of width
 512, one trace for each forward pass. Runs of plain and of traced passes alternate in one process,
 in pairs whose order alternates; the ratio is the median of the pairs' ratios, so that what disturbs
 both of a pair disturbs nothing.
@@ -10,14 +10,15 @@ both of a pair disturbs nothing.
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import machine
 import torch
 from torch import nn
 
@@ -34,13 +35,7 @@ def repeat(work: Callable[[], None]) -> None:
         work()
 
 
-def seconds(work: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
-
-
-def loop(passes: int) -> list[tuple[str, float, float, float]]:
+def loop(passes: int) -> list[list[str]]:
     """Medians of a plain pass, of a traced one, and of their ratios, for each way to trace."""
     model = nn.Sequential(*[layer for _ in range(8) for layer in (nn.Linear(512, 512), nn.ReLU())])
     batch = torch.randn(1024, 512)
@@ -68,18 +63,19 @@ def loop(passes: int) -> list[tuple[str, float, float, float]]:
                     _core.disarm()
                     work = (plain, traced)[at]
                     work()
-                    times[at].append(seconds(lambda work=work: repeat(work)) / RUN)
+                    times[at].append(machine.seconds(lambda work=work: repeat(work)) / RUN)
             if outer is not None:
                 outer.stop()
             where = "inside another recording" if is_inside else "alone"
             medians = [statistics.median(each) * 1e3 for each in times]
             ratio = statistics.median(b / a for a, b in zip(*times, strict=True))
-            rows.append((f"{name}, {where}", *medians, ratio))
+            cells = [*(f"{each:.2f}" for each in medians), f"{ratio:.3f}"]
+            rows.append([f"{name}, {where}", *cells])
             _core.disarm()
     return rows
 
 
-def opening(passes: int) -> list[tuple[str, float, float]]:
+def opening(passes: int) -> list[list[str]]:
     """The medians of opening and of closing a window, in microseconds."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -108,11 +104,13 @@ def opening(passes: int) -> list[tuple[str, float, float]]:
             if outer is not None:
                 outer.stop()
             _core.disarm()
-            rows.append((name, statistics.median(opened) * 1e6, statistics.median(closed) * 1e6))
+            rows.append(
+                [name, *(f"{statistics.median(all) * 1e6:.0f}" for all in (opened, closed))]
+            )
     return rows
 
 
-def asking(counts: tuple[int, ...]) -> list[tuple[int, list[float]]]:
+def asking(counts: tuple[int, ...]) -> list[list[str]]:
     """Milliseconds for each question to an open window, by the events that it has.
 
     Each is asked nine times, after some 100 new events and a step: what is measured is what a
@@ -144,33 +142,34 @@ def asking(counts: tuple[int, ...]) -> list[tuple[int, list[float]]]:
                     kept = [torch.zeros(1) for _ in range(50)]
                     del kept
                     steps += window.step() is not None
-                    tries.append(seconds(lambda question=question: question(window)) * 1e3)
+                    tries.append(machine.seconds(lambda question=question: question(window)) * 1e3)
                 times.append(statistics.median(tries))
-            rows.append((window.trace.summary()["events"], times))
+            events = window.trace.summary()["events"]
+            rows.append([f"{events:,}", *(f"{each:.2f}" for each in times)])
     _core.disarm()
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main() -> int:
+    parser = machine.arguments(__doc__)
     parser.add_argument("--passes", type=int, default=60)
-    passes = parser.parse_args().passes
+    args = parser.parse_args()
     torch.set_num_threads(max(len(os.sched_getaffinity(0)) // 2, 1))
-    print("| a trace per pass | plain, ms | traced, ms | ratio |")
-    print("|---|---:|---:|---:|")
-    for name, plain, traced, ratio in loop(passes):
-        print(f"| {name} | {plain:.2f} | {traced:.2f} | {ratio:.3f} |")
-    print()
-    print("| a window | open, µs | close, µs |")
-    print("|---|---:|---:|")
-    for name, opened, closed in opening(passes):
-        print(f"| {name} | {opened:.0f} | {closed:.0f} |")
-    print()
-    print("| events | totals, ms | by line, ms | by module, ms | new steps, ms | layers, ms |")
-    print("|---:|---:|---:|---:|---:|---:|")
-    for events, times in asking((10_000, 100_000, 1_000_000)):
-        print(f"| {events:,} | " + " | ".join(f"{each:.2f}" for each in times) + " |")
+    asked = ["totals", "by line", "by module", "new steps", "layers"]
+    tables = [
+        (["a trace per pass", "plain, ms", "traced, ms", "ratio"], loop(args.passes)),
+        (["a window", "open, µs", "close, µs"], opening(args.passes)),
+        (["events", *(f"{name}, ms" for name in asked)], asking((10_000, 100_000, 1_000_000))),
+    ]
+    parts = [
+        "`python bench/windows.py`. A ratio is the median of pairs in one process: a pass of an "
+        "MLP of width 512 with a trace of its own, to the pass alone. Plain passes run without the "
+        "hooks that stay for some seconds after a window.",
+        machine.sentence(machine.describe()),
+        *(machine.table(head, rows) for head, rows in tables),
+    ]
+    return machine.finish("windows", "What windows cost", parts, [], None, args.results)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -22,9 +22,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from plan_at_share import ROOT
+from plan_at_share import floodmark as floodmark_command
+from plan_table import MIB, machine
+
 import floodmark
 
-ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "bench/programs/plan/small_gpt.py"
 CHANGES = (
     "",
@@ -48,7 +51,6 @@ STEPS = 3
 TIMED_STEPS = 8
 #: The share by which a measured peak may differ.
 TOLERANCE = 0.005
-MIB = 1 << 20
 
 
 def words_of(change: str) -> list[str]:
@@ -60,8 +62,7 @@ def estimate(change: str, gpu: str) -> dict[str, Any]:
     """The peaks on the simulated GPU."""
     with tempfile.TemporaryDirectory() as folder:
         words = ["estimate", "--json", "--quiet", "--gpu", gpu, "-o", f"{folder}/a.flood"]
-        command = [sys.executable, "-m", "floodmark", *words, *words_of(change), PROGRAM]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        done = floodmark_command(*words, *words_of(change), PROGRAM)
     if not done.stdout:
         return {"failed": done.stderr[-500:]}
     found = json.loads(done.stdout)
@@ -118,14 +119,9 @@ def share_off(row: dict[str, Any]) -> float | None:
 
 def table(rows: dict[str, Any]) -> None:
     """Simulated against measured, as Markdown."""
-    print(
-        "| change | allocated, simulated / measured, MiB | off "
-        "| reserved, simulated / measured, MiB | step, ms | loss |"
-    )
-    print("|---|---|---:|---|---:|---:|")
+    cells = []
     for change, row in rows.items():
         simulated, measured = row.get("simulated", {}), row.get("measured", {})
-        name = f"`{change}`" if change else "none"
 
         def pair(key: str, of: tuple[dict[str, Any], ...] = (simulated, measured)) -> str:
             return " / ".join(f"{one[key] / MIB:,.1f}" if key in one else "–" for one in of)
@@ -134,8 +130,12 @@ def table(rows: dict[str, Any]) -> None:
         off = "–" if share is None else f"{share:+.3%}"
         time = f"{measured['seconds'] * 1e3:.1f}" if "seconds" in measured else "–"
         loss = f"{measured['loss']:.4f}" if "loss" in measured else "–"
-        cells = (name, pair("peak_allocated"), off, pair("peak_reserved"), time, loss)
-        print(f"| {' | '.join(cells)} |")
+        name = f"`{change}`" if change else "none"
+        cells.append([name, pair("peak_allocated"), off, pair("peak_reserved"), time, loss])
+    allocated, reserved = (
+        f"{what}, simulated / measured, MiB" for what in ("allocated", "reserved")
+    )
+    print(machine.table(["change", allocated, "off", reserved, "step, ms", "loss"], cells))
 
 
 def main() -> int:

@@ -9,7 +9,6 @@ peak is compared one by one. Exit status 1 when less than 95 % of the bytes of a
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -67,28 +66,27 @@ def cells(row: dict[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = machine.arguments(__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--results", type=Path)
     args = parser.parse_args()
     rows = [compare(recording) for recording in sorted(args.folder.glob("*.flood"))]
-    table = machine.table(HEAD, [cells(row) for row in rows])
-    print(table)
-    if args.results:
-        text = [
-            "# Categories derived from torch snapshots",
-            "",
-            "Each model was recorded on an H200 at once with floodmark and with torch's memory",
-            "history (`bench/fixtures/category_pairs.py`). What was allocated at the peak is",
-            "compared address by address: the category that is derived from the snapshot with",
-            "that of the recording. The rules were made with the models of `fixtures/zoo`; of the",
-            "eight of `category_models.py`, which came after them, seven were right at once, and",
-            "`encoder` (Adagrad, whose `__init__` allocates its state) added a rule.",
-            "",
-            table,
-        ]
-        machine.write("derived-categories", {"models": rows}, "\n".join(text), args.results)
-    return 0 if all(row["percent"] >= LEAST_PERCENT for row in rows) else 1
+    parts = [
+        "Each model was recorded on an H200 at once with floodmark and with torch's memory history "
+        "(`bench/fixtures/category_pairs.py`). What was allocated at the peak is compared address "
+        "by address: the category that is derived from the snapshot with that of the recording. "
+        "The rules were made with the models of `fixtures/zoo`; of the eight of "
+        "`category_models.py`, which came after them, seven were right at once, and `encoder` "
+        "(Adagrad, whose `__init__` allocates its state) added a rule.",
+        machine.table(HEAD, [cells(row) for row in rows]),
+    ]
+    verdicts = [
+        (f"{row['name']}: {row['percent']:.3f} %", False)
+        for row in rows
+        if row["percent"] < LEAST_PERCENT
+    ]
+    result = {"models": rows}
+    title = "Categories derived from torch snapshots"
+    return machine.finish("derived-categories", title, parts, verdicts, result, args.results)
 
 
 if __name__ == "__main__":

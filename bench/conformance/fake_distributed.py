@@ -24,6 +24,8 @@ from typing import Any
 BENCH = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(BENCH))
 
+import machine  # noqa: E402
+
 #: Way, world and rank, where the categories are known.
 KNOWN = [
     *(("fsdp2", world, rank) for world in (8, 64, 1024) for rank in (0, world - 1)),
@@ -242,10 +244,9 @@ def against_real(runs: Runs, fake: dict[Any, Any], missed: list[str]) -> list[li
 
 def main() -> int:
     """All of it."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = machine.arguments(__doc__)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--floodmark", help="where the package lies")
-    parser.add_argument("--results", type=Path, default=BENCH / "results")
     args = parser.parse_args()
     if args.one:
         task, *words = json.loads(args.one)
@@ -260,16 +261,11 @@ def main() -> int:
         "phantom": against_phantom(runs, fake, missed),
         "real": against_real(runs, fake, missed),
     }
-    write(args.results, tables, missed)
-    for line in missed:
-        print(f"missed: {line}", file=sys.stderr)
-    return 1 if missed else 0
+    return finish(args.results, tables, missed)
 
 
-def write(results: Path, tables: dict[str, list[list[str]]], missed: list[str]) -> None:
-    """The tables, in words."""
-    import machine
-
+def finish(folder: Path | None, tables: dict[str, list[list[str]]], missed: list[str]) -> int:
+    """Print and write the tables; returns the exit status."""
     heads = {
         "forms": ["way", "world", "rank", "peak, MiB", "parameters", "gradients", "states", "s"],
         "phantom": ["way", "world", "rank", "phantom's peak", "fake's peak", "error"],
@@ -283,20 +279,19 @@ def write(results: Path, tables: dict[str, list[list[str]]], missed: list[str]) 
         "real": f"Against a real run: {REAL_WAY} in {REAL_WORLD} processes with gloo on the CPU",
     }
     about = machine.describe()
-    parts = ["# Ranks of a world with fake tensors", "", machine.sentence(about), ""]
-    parts += ["`make fake-distributed`: a Llama-like model of 16.8 M parameters in float32, AdamW,"]
-    parts += ["three steps; the last column of the first table is the time of one rank, with its"]
-    parts += ["share of a loaded machine. Blocks are not larger than tensors"]
-    parts += ["(`expandable_segments:True`), and cuBLAS keeps no workspace.", ""]
+    parts = [
+        machine.sentence(about),
+        "`make fake-distributed`: a Llama-like model of 16.8 M parameters in float32, AdamW, three "
+        "steps; the last column of the first table is the time of one rank, with its share of a "
+        "loaded machine. Blocks are not larger than tensors (`expandable_segments:True`), and "
+        "cuBLAS keeps no workspace.",
+    ]
     for name, lines in tables.items():
-        head = heads[name]
-        parts += [f"## {texts[name]}", "", "| " + " | ".join(head) + " |"]
-        parts += ["|" + "---|" * len(head)] + ["| " + " | ".join(line) + " |" for line in lines]
-        parts += [""]
-    parts += ["Nothing was missed." if not missed else "Missed: " + "; ".join(missed), ""]
-    (results / "fake-distributed.md").write_text("\n".join(parts))
-    whole = {"machine": about, "tables": tables, "missed": missed}
-    (results / "fake-distributed.json").write_text(json.dumps(whole, indent=1) + "\n")
+        parts += [f"## {texts[name]}", machine.table(heads[name], lines)]
+    result = {"machine": about, "tables": tables, "missed": missed}
+    verdicts = [(one, False) for one in missed]
+    title = "Ranks of a world with fake tensors"
+    return machine.finish("fake-distributed", title, parts, verdicts, result, folder)
 
 
 if __name__ == "__main__":

@@ -2,36 +2,23 @@
 
     python bench/conformance/fake_matrix.py --floodmark FOLDER
 
-Uses the environment and the scripts of `phantom_matrix.py`, and those of `bench/programs/fake`.
+Uses the environment of `phantom_matrix.py`, its scripts, and those of `bench/programs/fake`.
 Every row runs once under each engine, in a process of its own; the peaks are compared. Exit status
 1 when a script failed under an engine.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-BENCH = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(BENCH))
+import matrix
+from matrix import SCRIPTS, gib, machine
 
-import machine  # noqa: E402
-from phantom_matrix import (  # noqa: E402
-    SCRIPTS,
-    cut_off,
-    gib,
-    make_environment,
-    version_of,
-)
-
-OURS = BENCH / "programs" / "fake"
+OURS = SCRIPTS.with_name("fake")
 MOST_SECONDS = 900
 ENGINES = ("fake", "phantom")
 
@@ -71,37 +58,19 @@ ROWS = [
 
 def run(row: Row, engine: str, python: Path, floodmark: Path, before: list[str]) -> dict[str, Any]:
     """Run one row under one engine."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    with tempfile.TemporaryDirectory() as folder:
-        env = kept | offline | {"PYTHONPATH": str(floodmark.resolve()), "TMPDIR": folder}
-        command = [*before, str(python), str(OURS / "one.py"), engine, row.ranks]
-        command += [str(row.script), *row.arguments]
-        try:
-            done = subprocess.run(
-                command,
-                cwd=folder,
-                env=env,
-                text=True,
-                errors="replace",
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=MOST_SECONDS,
-            )
-            out, words = done.stdout, done.stderr
-        except subprocess.TimeoutExpired:
-            out, words = "", f"not done after {MOST_SECONDS} s"
+    command = [*before, str(python), str(OURS / "one.py"), engine, row.ranks]
+    done = matrix.run([*command, str(row.script), *row.arguments], floodmark, MOST_SECONDS)
     try:
-        found: dict[str, Any] = json.loads(out.splitlines()[-1])
+        found: dict[str, Any] = json.loads(done.output.splitlines()[-1])
     except (ValueError, IndexError):
         found = {"failure": "no estimate came back", "seconds": 0.0}
     if found["failure"]:
-        print(words[-3000:], file=sys.stderr)
+        print(done.errors[-3000:], file=sys.stderr)
     return found
 
 
 def fact(row: Row, results: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What is written down of both runs of a row."""
+    """The stored results of both runs of a row."""
     found: dict[str, Any] = {
         "what": row.what,
         "script": " ".join([row.script.name, *row.arguments]),
@@ -137,45 +106,28 @@ def as_row(found: dict[str, Any]) -> list[str]:
     return [*cells, *(f"{found[engine]['seconds']:.1f}" for engine in ENGINES)]
 
 
-def text_of(about: dict[str, Any], facts: list[dict[str, Any]]) -> str:
+def parts_of(about: dict[str, Any], facts: list[dict[str, Any]]) -> list[str]:
+    """The parts of the page of results."""
     head = ["script", "rank"]
     for what in ("allocated", "reserved"):
         head += [f"{what}, fake", "phantom", "difference"]
     head += ["seconds, fake", "phantom"]
-    lines = [
-        "# The same scripts with fake tensors and on a phantom H200",
-        "",
+    notes = sorted({note for found in facts for note in found["fake"]["notes"]})
+    return [
         f"{about['cpu']}, {about['cores']} cores, no GPU, Python {about['python']}, torch "
         f"{about['torch']}, {about['date']}. Peaks in GiB. The scripts are in "
         "`bench/programs/phantom` and `bench/programs/fake`. Seconds are those of the block "
         "with its imports.",
-        "",
         machine.table(head, [as_row(found) for found in facts]),
-        "",
-        "What the estimates with fake tensors say of themselves:",
-        "",
+        "Notes of the estimates with fake tensors:",
+        "\n".join(f"- {note}" for note in notes),
     ]
-    said = sorted({note for found in facts for note in found["fake"]["notes"]})
-    lines += [f"- {note}" for note in said]
-    failed = [
-        f"- {found['what']}, {engine}: {found[engine]['failure']}"
-        for found in facts
-        for engine in ENGINES
-        if found[engine]["failure"]
-    ]
-    return "\n".join([*lines, *(["", "What failed:", "", *failed] if failed else [])])
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--floodmark", type=Path, required=True, help="where floodmark lies")
-    parser.add_argument("--python", default=sys.executable, help="makes the environment")
-    parser.add_argument("--environment", type=Path, help="its Python, if there is one already")
-    parser.add_argument("--only", help="rows that have this in their description or script")
-    parser.add_argument("--results", type=Path)
-    args = parser.parse_args()
-    python = args.environment or make_environment(args.python)
-    before = cut_off()
+    args = matrix.arguments(__doc__).parse_args()
+    python = args.environment or matrix.scripts_environment(args.python)
+    before = matrix.without_network()
     facts = []
     for row in ROWS:
         if args.only and args.only not in f"{row.what} {row.script.name}":
@@ -183,11 +135,17 @@ def main() -> int:
         results = {engine: run(row, engine, python, args.floodmark, before) for engine in ENGINES}
         facts.append(fact(row, results))
         print(" | ".join(as_row(facts[-1])), flush=True)
-    about = machine.describe_host() | {"torch": version_of(python, "torch")}
-    machine.write(
-        "fake-matrix", {"machine": about, "rows": facts}, text_of(about, facts), args.results
-    )
-    return 1 if any(found[engine]["failure"] for found in facts for engine in ENGINES) else 0
+    about = machine.describe_host() | {"torch": matrix.torch_of(python)}
+    verdicts = [
+        (f"{found['what']}, {engine}: {found[engine]['failure']}", False)
+        for found in facts
+        for engine in ENGINES
+        if found[engine]["failure"]
+    ]
+    result = {"machine": about, "rows": facts}
+    title = "The same scripts with fake tensors and on a simulated H200"
+    parts = parts_of(about, facts)
+    return machine.finish("fake-matrix", title, parts, verdicts, result, args.results)
 
 
 if __name__ == "__main__":

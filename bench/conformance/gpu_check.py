@@ -8,7 +8,6 @@ with CUDA and floodmark, and nothing else. Exit status 1 when a check fails.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -17,7 +16,6 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 BENCH = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(BENCH))
@@ -125,33 +123,18 @@ def show(verdict: Verdict) -> None:
     sys.stdout.flush()
 
 
-def render(verdicts: list[Verdict], about: dict[str, Any]) -> str:
+def table_of(verdicts: list[Verdict]) -> str:
     rows = []
     for verdict in verdicts:
         said = "; ".join(what if is_so else f"**✗ {what}**" for is_so, what in verdict.facts)
         word = "pass" if verdict.passed else "**FAIL**"
-        cell = said.replace("|", "\\|")
-        rows.append(f"| {verdict.check.name} | {word} | {cell} |")
-    passed = sum(verdict.passed for verdict in verdicts)
-    return "\n".join(
-        [
-            "# What floodmark says and what torch says",
-            "",
-            machine.sentence(about),
-            "",
-            f"{passed} of {len(verdicts)} checks pass.",
-            "",
-            "| check | verdict | facts |",
-            "| --- | --- | --- |",
-            *rows,
-        ]
-    )
+        rows.append([verdict.check.name, word, said.replace("|", "\\|")])
+    return machine.table(["check", "verdict", "facts"], rows, texts=True)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = machine.arguments(__doc__)
     parser.add_argument("--only", nargs="*", help="names of functions, or parts of names of checks")
-    parser.add_argument("--results", type=Path, help="folder for the results")
     args = parser.parse_args()
     import torch
 
@@ -183,10 +166,15 @@ def main() -> int:
             for verdict in verdicts
         ],
     }
-    failed = sum(not verdict.passed for verdict in verdicts)
-    print(f"\n{len(verdicts) - failed} of {len(verdicts)} checks pass")
-    machine.write("gpu-check", result, render(verdicts, about), args.results)
-    return 1 if failed else 0
+    passed = sum(verdict.passed for verdict in verdicts)
+    parts = [
+        machine.sentence(about),
+        f"{passed} of {len(verdicts)} checks pass.",
+        table_of(verdicts),
+    ]
+    title = "What floodmark says and what torch says"
+    machine.finish("gpu-check", title, parts, [], result, args.results)
+    return 0 if passed == len(verdicts) else 1
 
 
 if __name__ == "__main__":

@@ -23,6 +23,10 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import machine  # noqa: E402
+
 ENGINES = ("phantom", "fake")
 
 
@@ -141,7 +145,7 @@ def row(name: str, real: dict[str, Any], found: dict[str, dict[str, Any]]) -> li
     return [*cells, ", ".join([*rests, *phantom.get("refused", [])])]
 
 
-def compare(truth: dict[str, Any], results: Path, only: str) -> None:
+def compare(truth: dict[str, Any], results: Path | None, only: str) -> None:
     """Estimate what was measured with both engines, and write it all down."""
     rows = []
     chosen = {name: real for name, real in truth["cases"].items() if only in name}
@@ -158,30 +162,23 @@ def compare(truth: dict[str, Any], results: Path, only: str) -> None:
     if only:
         return
     head = ["case", "peak allocated", *ENGINES, "peak reserved", *ENGINES, "rests on"]
-    lines = [
-        "# A simulated H200 against a real one",
-        "",
-        f"Real: {truth['device']}, torch {truth['torch']}, Python {truth['python']}.",
-        f"Estimates: the same torch, Python {platform.python_version()}, no GPU.",
-        "Three steps each, a process each; `bench/conformance/phantom_h200.py`.",
-        "After a peak of the real GPU: how far each engine is off, in bytes.",
-        "",
-        "| " + " | ".join(head) + " |",
-        "| " + " | ".join("---" for _ in head) + " |",
-        *("| " + " | ".join(cells) + " |" for cells in rows),
-        "",
-        "`resnet101_fp16_channels_last` scales its loss: on the real GPU its first steps overflow",
+    parts = [
+        f"Real: {truth['device']}, torch {truth['torch']}, Python {truth['python']}. Estimates: "
+        f"the same torch, Python {platform.python_version()}, no GPU. Three steps each, a process "
+        "each; `bench/conformance/phantom_h200.py`. After a peak of the real GPU: how far each "
+        "engine is off, in bytes.",
+        machine.table(head, rows, texts=True),
+        "`resnet101_fp16_channels_last` scales its loss: on the real GPU its first steps overflow "
         "and are skipped, and the optimizer has no state yet; an estimate has it from step 0 on.",
-        "",
     ]
-    (results / "phantom-h200.md").write_text("\n".join(lines))
+    title = "A simulated H200 against a real one"
+    machine.finish("phantom-h200", title, parts, [], None, results)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = machine.arguments(__doc__)
     parser.add_argument("--measure", type=Path, help="measure on a real GPU, into this file")
     parser.add_argument("--compare", type=Path, help="compare a phantom with this file")
-    parser.add_argument("--results", type=Path, default=HERE.parent / "results")
     parser.add_argument("--only", default="", help="cases whose names have this in them")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--phantom", action="store_true", help=argparse.SUPPRESS)

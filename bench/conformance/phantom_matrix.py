@@ -10,24 +10,16 @@ Exit status 1 when a script failed.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-BENCH = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(BENCH))
+import matrix
+from matrix import SCRIPTS, gib, machine
 
-import machine  # noqa: E402
-
-ROOT = BENCH.parent
-SCRIPTS = BENCH / "programs" / "phantom"
 GPU = "h200"
 MOST_SECONDS = 600
 
@@ -74,61 +66,19 @@ ROWS = [
 ]
 
 
-def make_environment(python: str) -> Path:
-    """A virtual environment with what the scripts need; made anew when that changes."""
-    wanted = SCRIPTS / "requirements.txt"
-    folder = ROOT / ".venvs" / "phantom-matrix"
-    done = folder / "requirements.txt"
-    found = folder / "bin" / "python"
-    if not (done.exists() and done.read_text() == wanted.read_text()):
-        subprocess.run([python, "-m", "venv", str(folder)], check=True)
-        pip = [str(found), "-m", "pip", "install", "--quiet", "--progress-bar", "off"]
-        subprocess.run([*pip, "-r", str(wanted)], check=True)
-        done.write_text(wanted.read_text())
-    return found
-
-
-def cut_off() -> list[str]:
-    """A command before which there is no network, where the system has one."""
-    command = ["unshare", "--map-root-user", "--net"]
-    try:
-        works = subprocess.run([*command, "true"], capture_output=True).returncode == 0
-    except OSError:
-        works = False
-    return command if works else []
-
-
 def run(row: Row, python: Path, floodmark: Path, before: list[str]) -> dict[str, Any]:
-    """Run one row; what the estimate says, and what it took."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    with tempfile.TemporaryDirectory() as folder:
-        env = kept | offline | {"PYTHONPATH": str(floodmark.resolve()), "TMPDIR": folder}
-        command = [str(python), "-m", "floodmark", "estimate", "--json", "--quiet", "--gpu", GPU]
-        command += ["-o", os.path.join(folder, "trace.flood"), *row.options]
-        command = [*before, *command, str(SCRIPTS / row.script)]
-        start = time.monotonic()
-        try:
-            done = subprocess.run(
-                command,
-                cwd=folder,
-                env=env,
-                text=True,
-                errors="replace",
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=MOST_SECONDS,
-            )
-            status, out, words = done.returncode, done.stdout, done.stderr
-        except subprocess.TimeoutExpired:
-            status, out, words = -1, "", f"not done after {MOST_SECONDS} s"
-        seconds = time.monotonic() - start
+    """Run one row; returns its estimate and its time."""
+    command = [*before, str(python), "-m", "floodmark", "estimate", "--json", "--quiet"]
+    command += ["--gpu", GPU, "-o", "{folder}/trace.flood", *row.options]
+    start = time.monotonic()
+    done = matrix.run([*command, str(SCRIPTS / row.script)], floodmark, MOST_SECONDS)
+    seconds = time.monotonic() - start
     try:
-        estimate = json.loads(out)
+        estimate = json.loads(done.output)
     except ValueError:
         estimate = {"ended": "failed", "error": "no estimate came back"}
-    if status or estimate["ended"] != "done":
-        print(words[-4000:], file=sys.stderr)
+    if done.status or estimate["ended"] != "done":
+        print(done.errors[-4000:], file=sys.stderr)
         estimate["ended"] = "failed" if estimate["ended"] == "done" else estimate["ended"]
     return {"seconds": seconds} | estimate
 
@@ -168,10 +118,6 @@ def fact(row: Row, result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def gib(size: int) -> str:
-    return f"{size / (1 << 30):.3f}"
-
-
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}" + ("" if count == 1 else "s")
 
@@ -197,35 +143,24 @@ def as_row(found: dict[str, Any]) -> list[str]:
     ]
 
 
-def text_of(about: dict[str, Any], facts: list[dict[str, Any]]) -> str:
-    head = [
-        "script",
-        "rank",
-        "to its end",
-        "steps",
-        "peak allocated, GiB",
-        "peak reserved, GiB",
-        "seconds",
-        "rests on",
-    ]
+HEAD = ["script", "rank", "to its end", "steps", "peak allocated, GiB", "peak reserved, GiB"]
+HEAD += ["seconds", "rests on"]
+
+
+def parts_of(about: dict[str, Any], facts: list[dict[str, Any]]) -> list[str]:
+    """The parts of the page of results."""
     network = "without a network" if about["is_cut_off"] else "with a network that they do not need"
-    lines = [
-        "# Unchanged scripts on a phantom H200",
-        "",
+    rests = [f"- {found['what']}{_as_rank(found)}: {_rests(found)}" for found in facts]
+    return [
         f"{about['cpu']}, {about['cores']} cores, no GPU, Python {about['python']}, torch "
         f"{about['torch']}, {about['date']}. The scripts are in `bench/programs/phantom`, the "
         f"versions of their libraries in its `requirements.txt`; they ran {network}. Seconds are "
         "those of the whole process with its imports and the report.",
-        "",
-        machine.table(head, [as_row(found) for found in facts]),
-        "",
+        machine.table(HEAD, [as_row(found) for found in facts]),
         "A script rests on values that it read back and that were not known: losses that are "
-        "printed, norms, flags. Where, how often, and what was answered:",
-        "",
+        "printed, norms, flags. Their lines, counts and assumed values:",
+        "\n".join(rests),
     ]
-    for found in facts:
-        lines += [f"- {found['what']}{_as_rank(found)}: {_rests(found)}"]
-    return "\n".join(lines)
 
 
 def _as_rank(found: dict[str, Any]) -> str:
@@ -242,36 +177,23 @@ def _rests(found: dict[str, Any]) -> str:
     return "; ".join(reads) or "nothing"
 
 
-def version_of(python: Path, name: str) -> str:
-    code = f"from importlib.metadata import version; print(version({name!r}))"
-    done = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--floodmark", type=Path, required=True, help="where floodmark lies")
-    parser.add_argument("--python", default=sys.executable, help="makes the environment")
-    parser.add_argument("--environment", type=Path, help="its Python, if there is one already")
-    parser.add_argument("--only", help="rows whose script has this in its name")
-    parser.add_argument("--results", type=Path)
-    args = parser.parse_args()
-    python = args.environment or make_environment(args.python)
-    before = cut_off()
+    args = matrix.arguments(__doc__).parse_args()
+    python = args.environment or matrix.scripts_environment(args.python)
+    before = matrix.without_network()
     facts = []
     for row in ROWS:
         if args.only and args.only not in row.script:
             continue
         facts.append(fact(row, run(row, python, args.floodmark, before)))
         print(" | ".join(as_row(facts[-1])), flush=True)
-    about = machine.describe_host() | {
-        "torch": version_of(python, "torch"),
-        "is_cut_off": bool(before),
-    }
-    machine.write(
-        "phantom-matrix", {"machine": about, "rows": facts}, text_of(about, facts), args.results
-    )
-    return 0 if all(found["ended"] == "done" for found in facts) else 1
+    facts_of_host = {"torch": matrix.torch_of(python), "is_cut_off": bool(before)}
+    about = machine.describe_host() | facts_of_host
+    verdicts = [(found["what"], False) for found in facts if found["ended"] != "done"]
+    result = {"machine": about, "rows": facts}
+    title = "Unchanged scripts on a simulated H200"
+    parts = parts_of(about, facts)
+    return machine.finish("phantom-matrix", title, parts, verdicts, result, args.results)
 
 
 if __name__ == "__main__":

@@ -1,29 +1,34 @@
-"""Tables of plans, and what a GPU made of them: shared by the programs that compare plans.
+"""Tables of plans and of their runs on a GPU, for the scripts that compare plans.
 
-Sees: the folder in which they leave a JSON file for each model and part (`MODEL.json`,
-`MODEL.run.json`). Knows nothing of how those are made.
+Sees: the folder in which they write a JSON file for each model and part (`MODEL.json`,
+`MODEL.run.json`). Knows nothing of how those are computed.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import machine
+
 MIB = 1 << 20
 
-#: What is stored of a model under the name of a part: "" for the plan; None where nothing is.
+#: The stored part of a model by name, "" for the plan; None if it is missing.
 Stored = Callable[[str], Any]
 
 
 def store(folder: Path, model: str, part: str, found: dict[str, Any]) -> None:
-    """Keep a part of what is known of a model."""
+    """Write a part of a model."""
     (folder / f"{model}{part}.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 def stored_in(folder: Path, model: str) -> Stored:
-    """What is known of a model."""
+    """The parts of a model."""
 
     def part_of(part: str) -> Any:
         path = folder / f"{model}{part}.json"
@@ -39,14 +44,14 @@ def print_table(
     rows_of: Callable[[Stored], list[list[str]]],
 ) -> None:
     """Rows of every model with a plan, as Markdown. The first column, the model, is added here."""
-    print("| " + " | ".join(["model", *head]) + " |")
-    print("|---" * (len(head) + 1) + "|")
+    rows = []
     for model in models:
         stored = stored_in(folder, model)
         if stored("") is not None:
             for at, cells in enumerate(rows_of(stored)):
                 cells += [""] * (len(head) - len(cells))
-                print("| " + " | ".join(["" if at else model, *cells]) + " |")
+                rows.append(["" if at else model, *cells])
+    print(machine.table(["model", *head], rows, texts=True))
 
 
 def mib(amount: int | None) -> str:

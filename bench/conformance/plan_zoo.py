@@ -110,10 +110,9 @@ def planned(model: str) -> dict[str, Any] | str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = machine.arguments(__doc__)
     parser.add_argument("--only", nargs="*", choices=PROGRAMS, default=list(PROGRAMS))
     parser.add_argument("--at-once", type=int, default=1, help="how many models at a time")
-    parser.add_argument("--results", type=Path, help="folder for the results")
     args = parser.parse_args()
     processors = sorted(os.sched_getaffinity(0))
     shares: multiprocessing.Queue[set[int]] = multiprocessing.Queue()
@@ -132,45 +131,32 @@ def main() -> int:
             if not passes(answer):
                 missed.append(f"{model}: neither a proven plan nor a floor above the limit")
             if args.results:
-                write(args, rows, found, missed)
-    print(write(args, rows, found, missed))
-    return 1 if missed else 0
+                finish(args, rows, found, missed)
+    return finish(args, rows, found, missed)
 
 
-def write(
-    args: argparse.Namespace,
-    rows: list[list[str]],
-    found: dict[str, Any],
-    missed: list[str],
-) -> str:
-    """The table of what is known; it is also written where that is wanted."""
+def finish(
+    args: argparse.Namespace, rows: list[list[str]], found: dict[str, Any], missed: list[str]
+) -> int:
+    """Print and write the plans so far; returns the exit status."""
     about = machine.describe()
     passed = sum(map(passes, found.values()))
-    text = "\n".join(
-        [
-            "# Plans for twenty models",
-            "",
-            f"`bench/conformance/plan_zoo.py` planned for {SHARE:.0%} of the reserved bytes of "
-            "each unchanged program, on a simulated H200, with nothing in the cache"
-            + (f", {args.at_once} models at a time. " if args.at_once > 1 else ". ")
-            + "*With* is "
-            "what the program needs with the plan where memory is plenty; *time* is the estimated "
-            "time of a step. A plan that needs more than the limit was proven on a GPU with the "
-            "limit: torch frees cached blocks before it gives up.",
-            "",
-            machine.sentence(about),
-            "",
-            machine.table(HEAD, rows),
-            "",
-            f"{passed} of {len(args.only)} models have a plan that was run on the simulated GPU, "
-            "or a floor above the limit.",
-            *(f"- {one}" for one in missed),
-        ]
-    )
-    if args.results:
-        plans = {model: kept(found[model]) for model in found}
-        machine.write("plan-zoo", {"machine": about, "plans": plans}, text, args.results)
-    return text
+    parts = [
+        f"`bench/conformance/plan_zoo.py` planned for {SHARE:.0%} of the reserved bytes of each "
+        "unchanged program, on a simulated H200, with nothing in the cache"
+        + (f", {args.at_once} models at a time. " if args.at_once > 1 else ". ")
+        + "*With* is what the program needs with the plan where memory is plenty; *time* is the "
+        "estimated time of a step. A plan that needs more than the limit was proven on a GPU with "
+        "the limit: torch frees cached blocks before it gives up.",
+        machine.sentence(about),
+        machine.table(HEAD, rows),
+        f"{passed} of {len(args.only)} models have a plan that was run on the simulated GPU, or a "
+        "floor above the limit.",
+    ]
+    result = {"machine": about, "plans": {model: kept(found[model]) for model in found}}
+    verdicts = [(one, False) for one in missed]
+    title = "Plans for twenty models"
+    return machine.finish("plan-zoo", title, parts, verdicts, result, args.results)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ to. Exit status 1 when a figure is off by more than 1 % and 1 MiB.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -19,13 +18,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import matrix
+from matrix import ROOT, machine
+
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-
-import machine  # noqa: E402
-
-ROOT = HERE.parents[1]
 LAYERS = ROOT / "fixtures" / "transformer_engine" / "layers.py"
+REQUIREMENTS = HERE / "transformer_engine.txt"
 FIGURES = LAYERS.with_name("figures.json")
 EXTENSION = "transformer_engine_torch"
 BUILD = {
@@ -37,26 +35,16 @@ BYTES = ("parameters", "kept", "forward peak", "backward peak", "left", "step pe
 MIB = 1 << 20
 
 
-def make_environment(python: str) -> Path:
-    """A virtual environment with the compiled package; made anew when its versions change."""
-    wanted = HERE / "transformer_engine.txt"
-    folder = ROOT / ".venvs" / "te"
-    done = folder / "requirements.txt"
-    found = folder / "bin" / "python"
-    if not (done.exists() and done.read_text() == wanted.read_text()):
-        subprocess.run([python, "-m", "venv", str(folder)], check=True)
-        pip = [str(found), "-m", "pip", "install", "--quiet", "--progress-bar", "off"]
-        subprocess.run([*pip, "-r", str(wanted)], check=True)
-        version = next(
-            line.partition("==")[2]
-            for line in wanted.read_text().splitlines()
-            if line.startswith("transformer_engine==")
-        )
-        path = f"{found.parent}{os.pathsep}{os.environ['PATH']}"
-        build = [*pip, "--no-build-isolation", "--no-deps", f"{EXTENSION}=={version}"]
-        subprocess.run(build, env={**os.environ, **BUILD, "PATH": path}, check=True)
-        done.write_text(wanted.read_text())
-    return found
+def build_extension(python: Path, pip: list[str]) -> None:
+    """Compile the extension for torch, whose wheels exist for few versions."""
+    version = next(
+        line.partition("==")[2]
+        for line in REQUIREMENTS.read_text().splitlines()
+        if line.startswith("transformer_engine==")
+    )
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    build = [*pip, "--no-build-isolation", "--no-deps", f"{EXTENSION}=={version}"]
+    subprocess.run(build, env={**os.environ, **BUILD, "PATH": path}, check=True)
 
 
 def measure(python: Path, floodmark: Path, engine: str) -> dict[str, Any]:
@@ -102,43 +90,37 @@ def as_rows(real: dict[str, Any], fake: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
-def text_of(real: dict[str, Any], fake: dict[str, Any], about: dict[str, Any]) -> str:
+def parts_of(real: dict[str, Any], fake: dict[str, Any]) -> list[str]:
+    """The parts of the page of results."""
+    about = machine.describe_host()
     head = ["layer", "recipe", "size", *BYTES[:-1], "off by more than 1 % and 1 MiB"]
-    return "\n".join(
-        [
-            "# Transformer Engine: compiled on a phantom H200 / stood in for with fake tensors",
-            "",
-            f"{about['cpu']}, {about['cores']} cores, no GPU, Python {about['python']}, torch "
-            f"{real['torch']}, Transformer Engine {real['transformer_engine']}, {about['date']}. "
-            "MiB, of the second step of each layer; sizes: length of the sequence × batch × width.",
-            "",
-            machine.table(head, as_rows(real, fake)),
-        ]
-    )
+    return [
+        f"{about['cpu']}, {about['cores']} cores, no GPU, Python {about['python']}, torch "
+        f"{real['torch']}, Transformer Engine {real['transformer_engine']}, {about['date']}. "
+        "MiB, of the second step of each layer; sizes: length of the sequence × batch × width.",
+        machine.table(head, as_rows(real, fake)),
+    ]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--floodmark", type=Path, required=True, help="where floodmark lies")
-    parser.add_argument("--python", default=sys.executable, help="makes the environment")
-    parser.add_argument("--environment", type=Path, help="its Python, if there is one already")
+    parser = matrix.arguments(__doc__)
     parser.add_argument("--record", action="store_true", help="write the fixture anew")
-    parser.add_argument("--results", type=Path)
     args = parser.parse_args()
-    python = args.environment or make_environment(args.python)
+    python = args.environment or matrix.environment(
+        "te", REQUIREMENTS, args.python, build_extension
+    )
     real = measure(python, args.floodmark, "phantom")
     if args.record:
         FIGURES.write_text(as_fixture(real))
     fake = measure(python, args.floodmark, "fake")
-    text = text_of(real, fake, machine.describe_host())
-    print(text)
-    off = [key for key, row in real["rows"].items() if differences(row, fake["rows"][key])]
-    if args.results:
-        args.results.mkdir(parents=True, exist_ok=True)
-        (args.results / "transformer-engine.md").write_text(text + "\n")
-    for key in off:
-        print(f"{key}: {'; '.join(differences(real['rows'][key], fake['rows'][key]))}")
-    return 1 if off else 0
+    verdicts = [
+        (f"{key}: {'; '.join(differences(row, fake['rows'][key]))}", False)
+        for key, row in real["rows"].items()
+        if differences(row, fake["rows"][key])
+    ]
+    title = "Transformer Engine: compiled on a simulated H200 / replaced with fake tensors"
+    parts = parts_of(real, fake)
+    return machine.finish("transformer-engine", title, parts, verdicts, None, args.results)
 
 
 if __name__ == "__main__":

@@ -94,21 +94,18 @@ _RUN: dict[str, Callable[[Path, float], Outcome]] = {
 
 def _write(outcomes: list[Outcome], scale: float, results: Path) -> None:
     about = machine.describe()
-    lines = [
-        "# Torture",
-        "",
+    parts = [
         machine.sentence(about),
-        "",
         f"`make torture`, {scale:.0%} of the full counts. Nothing is tried twice.",
     ]
     for outcome in outcomes:
         rows = [[what.strip(), f"{count:,}"] for what, count in outcome.counts.items()]
         rows += [[f"**{what}**", f"**{count:,}**"] for what, count in outcome.faults.items()]
-        title = f"{outcome.part}, {outcome.seconds:.0f} s"
-        lines += ["", f"## {title}", "", machine.table(["what", "count"], rows), ""]
-        lines += [f"- {line}" for line in (*outcome.details, *outcome.notes)]
+        parts += [f"## {outcome.part}, {outcome.seconds:.0f} s"]
+        parts += [machine.table(["what", "count"], rows)]
+        parts += ["\n".join(f"- {line}" for line in (*outcome.details, *outcome.notes))]
     result = {"machine": about, "scale": scale, "parts": [vars(outcome) for outcome in outcomes]}
-    machine.write("torture", result, "\n".join(lines), results)
+    machine.finish("torture", "Torture", [part for part in parts if part], [], result, results)
 
 
 def main() -> int:

@@ -238,14 +238,14 @@ MODELS = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("model", choices=MODELS)
+def main(models: dict[str, Callable[[int], None]] = MODELS) -> None:
+    parser = argparse.ArgumentParser(description="Train a model with random weights.")
+    parser.add_argument("model", choices=models)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--times", type=Path)
     args = parser.parse_args()
     torch.manual_seed(0)
-    MODELS[args.model](args.steps)
+    models[args.model](args.steps)
     if args.times:
         peaks = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
         args.times.write_text(json.dumps({"seconds": seconds, "peaks": peaks}))

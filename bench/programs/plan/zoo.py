@@ -8,7 +8,6 @@ of floodmark.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
-from train_model import DEVICE, loop
+from train_model import DEVICE, loop, main
 
 
 def classify(model: nn.Module, batch: int, size: int = 224, **options: Any) -> Callable[[], Any]:
@@ -270,14 +269,5 @@ MODELS = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("model", choices=MODELS)
-    parser.add_argument("--steps", type=int, default=20)
-    args = parser.parse_args()
-    torch.manual_seed(0)
-    MODELS[args.model](args.steps)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(MODELS))
