@@ -12,7 +12,7 @@ from floodmark import _core
 
 
 def main() -> int:
-    """Do what the command line says; the exit status."""
+    """Run the command of the command line; returns the exit status."""
     with _interruptible():
         answer = _core.main(["floodmark", *sys.argv[1:]], sys.executable or "python3")
     if isinstance(answer, int):
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def _torch_found() -> str:
-    """The torch that a program of this interpreter would import; it is not imported here."""
+    """The torch that a program of this interpreter would import. Does not import it."""
     from floodmark.doctor.environment import version_of
 
     version = version_of("torch")
@@ -44,7 +44,7 @@ def _torch_found() -> str:
 
 
 def _print_hint(request: _core.RunRequest) -> None:
-    """Say how to give us options that follow the program; of several ranks the first says it."""
+    """Print how to pass options of floodmark that follow the program, on rank 0 only."""
     if request.hint is not None and os.environ.get("RANK", "0") == "0":
         from floodmark.recording.window_options import say_text
 
@@ -55,8 +55,8 @@ def _print_hint(request: _core.RunRequest) -> None:
 def _interruptible() -> Iterator[None]:
     """Let Ctrl-C end a command as it ends any program, until the block ends.
 
-    Python's own handler waits for the next line of Python, and a command has none; and it would
-    raise `KeyboardInterrupt` after `floodmark view` was ended by Ctrl-C as it should be.
+    Python's own handler runs at the next line of Python, and a command runs native code. It would
+    also raise `KeyboardInterrupt` after Ctrl-C has ended `floodmark view` normally.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield

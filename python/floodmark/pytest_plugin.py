@@ -3,11 +3,11 @@
     @pytest.mark.gpu_memory(limit="20GiB", gpu="rtx4090")
     def test_a_step_fits(): ...
 
-CUDA begins once in a process, so each such test runs in a process of its own, in which the phantom
-is loaded before anything else (`pytest_process`); its reports come back as if it had run here.
+CUDA is initialised once per process, so each such test runs in a process of its own, which loads
+the phantom before anything else (`pytest_process`). Its reports appear as if the test had run here.
 
-Sees: pytest. Talks to: `pytest_process`, by its environment and a file. Imports nothing of torch: a
-test run that asks for no phantom pays for no more than `import floodmark`.
+Sees: pytest. Talks to: `pytest_process`, through its environment and a file. Does not import torch:
+a test run without a simulated GPU costs only `import floodmark`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FIXTURE = "phantom_gpu"
 _KEYWORDS = frozenset({"limit", "gpu", "gpus", "memory", "of"})
 _MEASURES = ("allocated", "reserved", "needed")
 
-#: Options that say which tests run, where, and what is written: the parent's alone.
+#: Options that select tests, distribute them or write reports: only the parent gets them.
 _OF_THE_PARENT = {
     "basetemp",
     "capture",
@@ -73,7 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Wanted:
-    """What a test asks for."""
+    """The GPU and the limit that a test requests."""
 
     def __init__(self, item: pytest.Item) -> None:
         mark = item.get_closest_marker(_MARK)
@@ -92,7 +92,7 @@ class Wanted:
 
     @staticmethod
     def by(item: pytest.Item) -> bool:
-        """Whether a test asks for anything."""
+        """Whether a test has the marker or the fixture."""
         names = getattr(item, "fixturenames", ())
         return _FIXTURE in names or item.get_closest_marker(_MARK) is not None
 
@@ -109,7 +109,7 @@ def phantom_gpu(request: pytest.FixtureRequest) -> phantom:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> object:
-    """Run a test that asks for a phantom elsewhere."""
+    """Run a test on a simulated GPU in a process of its own."""
     if VARIABLE in os.environ or not Wanted.by(item):
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
@@ -157,7 +157,7 @@ def _reports_from_child(item: pytest.Item) -> Iterator[pytest.TestReport]:
     phases = []
     for line in lines:
         report = config.hook.pytest_report_from_serializable(config=config, data=json.loads(line))
-        # Pytest means tuples where JSON has lists.
+        # JSON has no tuples, and pytest expects them here.
         report.location = tuple(report.location)
         report.user_properties = [tuple(pair) for pair in report.user_properties]
         if isinstance(report.longrepr, list):
@@ -198,7 +198,7 @@ def _words(item: pytest.Item) -> list[str]:
 
 
 def _options(config: pytest.Config) -> dict[str, Any]:
-    """Options of plugins and conftests, as far as they are known."""
+    """The values of options that plugins and conftests added."""
     options = {}
     for key, value in vars(config.option).items():
         if key not in _OF_THE_PARENT and isinstance(value, str | int | float | bool | None):
@@ -207,7 +207,7 @@ def _options(config: pytest.Config) -> dict[str, Any]:
 
 
 class _Child:
-    """In the child: simulates, watches, and writes down every report."""
+    """The plugin of the child process: simulates the GPU, records the test, writes its reports."""
 
     NAME = "floodmark-child"
 
@@ -217,7 +217,7 @@ class _Child:
         self._config = config
         self._asked = asked
         self._folder = Path(asked["folder"])
-        # Loaded before pytest was: this is the same one again.
+        # `pytest_process` has loaded this phantom before pytest; this call returns the same one.
         self.gpu = phantom(asked["gpu"], memory=asked["memory"], gpus=asked["gpus"]).__enter__()
         for key, value in asked["options"].items():
             if hasattr(config.option, key):
@@ -225,7 +225,7 @@ class _Child:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Generator[None, object, object]:
-        """Record all of the test, its fixtures included."""
+        """Record the whole test with its fixtures."""
         from floodmark.recording.recorder import Recorder
 
         self._recorder = Recorder(self._folder / "test.flood", devices="cuda").start()
@@ -238,7 +238,7 @@ class _Child:
     def pytest_runtest_makereport(
         self, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """A test that passed and is above its limit has failed."""
+        """Fail a test that passed but whose peak is above its limit."""
         report = yield
         if call.when == "call" and report.passed and self._asked["limit"] is not None:
             why = self._why_above()
@@ -250,7 +250,7 @@ class _Child:
     def _why_above(self) -> str:
         from floodmark.recording.recorder import parse_bytes
 
-        # The fixtures that are torn down later are no part of the test's figures.
+        # Fixtures that are torn down later do not count for this test.
         self._recorder.stop()
         trace = self._recorder.trace
         of, limit = self._asked["of"], parse_bytes(self._asked["limit"])
@@ -272,7 +272,7 @@ class _Child:
         return ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """For the parent."""
+        """Write the report for the parent."""
         config = self._config
         data = config.hook.pytest_report_to_serializable(config=config, report=report)
         with (self._folder / "reports").open("a", encoding="utf-8") as file:

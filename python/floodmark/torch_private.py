@@ -1,14 +1,14 @@
-"""Everything private of torch that we touch, and every question about its version.
+"""Every private name of torch that floodmark uses, and every check of torch's version.
 
 | name | what for | seen in |
 |---|---|---|
-| `torch.cuda._lazy_call` | to be called when CUDA is initialised, or at once | 2.1 to 2.15 |
-| `torch.cuda.memory._snapshot` | the blocks that are there before recording | 2.1 to 2.15 |
+| `torch.cuda._lazy_call` | a callback once CUDA is initialised | 2.1 to 2.15 |
+| `torch.cuda.memory._snapshot` | the blocks that are live before recording | 2.1 to 2.15 |
 | `torch._C._cuda_memorySnapshot` | the same without the history | 2.11 to 2.15 |
 | `nn.Module.__dict__["_modules"]`, `["_parameters"]`, `["_buffers"]` | names | all |
 | `torch.overrides._push_mode`, `_pop_mode` | a mode below all others | 2.4 to 2.15 |
 | `torch._C._len_torch_function_stack` | the same | 2.4 to 2.15 |
-| `Optimizer.step.hooked` | whether an optimizer was made | 2.4 to 2.15 |
+| `Optimizer.step.hooked` | whether an optimizer was created | 2.4 to 2.15 |
 | `_TorchDynamoContext.enter_exit_hooks` | no mode in compiled code | 2.4 to 2.15 |
 | `convert_frame.fullgraph_capture`, `aot_compile.AOTCompiledFunction` | the same | 2.11 |
 | `threading.Thread._bootstrap_inner` | a mode in new threads | Python 3.10 to 3.14 |
@@ -20,23 +20,23 @@
 | `DTensor._local_tensor` | the storage of a sharded parameter | 2.4 to 2.15 |
 | `torch._C._accelerator_setAllocatorSettings` | settings after the import | 2.10 to 2.15 |
 | `torch._C._cuda_cudaCachingAllocator_set_allocator_settings` | the same | 2.4 to 2.9 |
-| `torch._C._cuda_isInBadFork` | whether a fork may use CUDA | 2.4 to 2.15 |
+| `torch._C._cuda_isInBadFork` | whether torch refuses CUDA in a fork | 2.4 to 2.15 |
 | `torch._C._cuda_getDeviceCount` | whether a phantom is found | 2.4 to 2.15 |
 | `torch._inductor.config.compile_threads` | no pool of compilers | 2.4 to 2.15 |
-| `torch.utils._triton`, `torch._C._cudart` | a device that came later | 2.4 to 2.15 |
+| `torch.utils._triton`, `torch._C._cudart` | a device that appears after the import | 2.4 to 2.15 |
 | `torch.autograd._get_sequence_nr` | the module of a backward operator | 2.11 |
 | `torch._C._current_autograd_node`, `Node._sequence_nr` | the same | 2.11 |
 | `nn.Module._apply` | fake parameters that are moved | 2.4 |
-| `_python_dispatch._disable_current_modes` | outside all modes | 2.4 to 2.15 |
-| `_python_dispatch._get_current_dispatch_mode_stack` | whether a thread has ours | 2.4 to 2.15 |
+| `_python_dispatch._disable_current_modes` | no mode for a while | 2.4 to 2.15 |
+| `_python_dispatch._get_current_dispatch_mode_stack` | our mode in a thread | 2.4 to 2.15 |
 | `FakeTensorMode.in_kernel_invocation` | several threads in one mode | 2.4 to 2.15 |
 | `UntypedStorage._fake_device`, `torch._C._swap_tensor_impl` | fakes | 2.4 to 2.15 |
-| `OpOverload._handle.redispatch_boxed`, `._schema` | kernels of ours | 2.4 and 2.11 |
+| `OpOverload._handle.redispatch_boxed`, `._schema` | floodmark's kernels | 2.4 and 2.11 |
 | `torch._C.DispatchKey`, `._dispatch_keyset_full_after` | the same | 2.4 and 2.11 |
 | `torch._C.DisableTorchFunction`, `eval_frame.DisableContext` | the same | 2.4 and 2.11 |
-| `torch._C._ForceDispatchKeyGuard` and others of `out_of_sight` | the same | 2.11 |
+| `torch._C._ForceDispatchKeyGuard` and others of `without_program_state` | the same | 2.11 |
 | `torch._C.TensorBase`, `torch._C.StorageBase._cdata` | names | 2.4 and 2.11 |
-| `triton.runtime.jit.JITFunction.run` | what a kernel may have written | Triton 3.6 |
+| `triton.runtime.jit.JITFunction.run` | which tensors a kernel may write | Triton 3.6 |
 | `triton.runtime.autotuner.Autotuner._bench` | no autotuning | Triton 3.6 |
 | `triton_heuristics.CachingAutotuner`, `select_algorithm` | the same in inductor | 2.11 |
 | `Tensor._cdata`, `UntypedStorage._cdata` | where tensors lie in memory | 2.4 to 2.15 |
@@ -46,7 +46,7 @@
 | `fake_tensor.init_gpu_context` | the same without CUDA | 2.11 |
 | `fake_tensor.init_cuda_context` | the same | 2.4 |
 | `torch._C._set_only_lift_cpu_tensors` | the same without CUDA | 2.4 and 2.11 |
-| `torch.utils._python_dispatch.TorchDispatchMode` | a mode at operators | 2.4 and 2.11 |
+| `torch.utils._python_dispatch.TorchDispatchMode` | a dispatch mode | 2.4 and 2.11 |
 | `torch._C._len_torch_dispatch_stack` | whether there is a mode | 2.4 and 2.11 |
 | `torch.utils._pytree` | tensors in arguments and results | 2.4 and 2.11 |
 | `torch._C._dispatch_get_all_op_names` | operators without shapes | 2.4 and 2.11 |
@@ -56,12 +56,12 @@
 | `torch._C._current_graph_task_id`, `_set_multithreading_enabled` | backward | 2.4 and 2.11 |
 | `torch._C._storage_Use_Count`, `Tensor._use_count` | gradients in place | 2.4 and 2.11 |
 | `Tensor._indices`, `Tensor._values`, `Tensor._nnz` | sparse tensors | 2.4 and 2.11 |
-| `_foreach_supported_types` | optimizers that work on lists | 2.4 and 2.11 |
+| `_foreach_supported_types` | optimizers that use foreach operators | 2.4 and 2.11 |
 | `RNNBase._flat_weights`, `torch._cudnn_rnn_flatten_weight` | recurrent modules | 2.4 and 2.11 |
 | `rnn._VF._pad_packed_sequence` | packed sequences | 2.4 and 2.11 |
-| `torch.cuda._lazy_init` | a device that torch cannot see | 2.4 and 2.11 |
+| `torch.cuda._lazy_init` | a device in a build without CUDA | 2.4 and 2.11 |
 | `_ParameterMeta`, `Tensor._is_param` | which tensors are parameters | 2.4 and 2.11 |
-| `FakeProcessGroup._create_internal` | groups that talk to no rank | 2.11 |
+| `FakeProcessGroup._create_internal` | groups without communication | 2.11 |
 | `ProcessGroup._start_coalescing`, `_end_coalescing` | the same | 2.4 and 2.11 |
 | `distributed_c10d._get_default_group`, `._backend` | a rank of a world | 2.4 and 2.11 |
 | `distributed_c10d._default_pg_init_method` | the same | 2.4 and 2.11 |
@@ -76,7 +76,7 @@
 | `nn.Module._compiled_call_impl` | a module that is no longer compiled | 2.4 to 2.15 |
 | `OptimizedModule._orig_mod` and others of `WRAPPED_MODULES` | names | 2.4 and 2.11 |
 
-A name that is patched is given as a `Slot`: its owner, and the name.
+A name to patch is returned as a `Slot`: its owner and the name.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
-#: What has an attribute, and the attribute's name.
+#: The owner of an attribute, and the attribute's name.
 Slot = tuple[Any, str]
 
-#: Attributes by which wrappers hold the module they wrap: they are no part of a name.
+#: Attributes of wrappers that hold the wrapped module. Qualified names leave them out.
 WRAPPED_MODULES = {
     "OptimizedModule": "_orig_mod",
     "DistributedDataParallel": "module",
@@ -105,14 +105,14 @@ WRAPPED_MODULES = {
     "FlattenParamsWrapper": "_fpw_module",
 }
 
-#: The module of `torch.compile` that is imported with the compiler.
+#: A module of `torch.compile` that is imported together with the compiler.
 COMPILER = "torch._dynamo.eval_frame"
 #: Functions that trace a program or check guards outside of a compiled call, by their module.
 COMPILER_ENTRIES = {
     "torch._dynamo.convert_frame": ("fullgraph_capture",),
     "torch._dynamo.aot_compile": ("aot_compile_fullgraph", "AOTCompiledFunction.__call__"),
 }
-#: What initialises CUDA, in `torch.cuda`.
+#: The function of `torch.cuda` that initialises CUDA.
 LAZY_INIT = "_lazy_init"
 #: Functions that `DistributedDataParallel` calls beside its reducer.
 REGISTER_HOOK = "_register_comm_hook"
@@ -120,7 +120,7 @@ REGISTER_BUILTIN_HOOK = "_register_builtin_comm_hook"
 VERIFY_PARAMETERS = "_verify_params_across_processes"
 #: Variables of `distributed_c10d` that a group of a program may leave behind.
 GROUP_STATE = ("_backend", "_default_pg_init_method")
-#: Where DTensor works out the shapes of results, and with which methods.
+#: Where DTensor computes the shapes of results, and its methods for that.
 SHARDING_MODULES = (
     "torch.distributed.tensor._sharding_prop",
     "torch.distributed._tensor._sharding_prop",
@@ -131,13 +131,13 @@ FLAT_PARAMETERS = "torch.distributed.fsdp._flat_param"
 
 
 def version(torch: ModuleType) -> tuple[int, int]:
-    """torch's version, as far as we ask for it."""
+    """torch's major and minor version."""
     major, minor, *_ = str(torch.__version__).split(".")
     return int(major), int(minor)
 
 
 def version_text(torch: ModuleType) -> str:
-    """torch's version, as it says it."""
+    """`torch.__version__`."""
     return str(torch.__version__)
 
 
@@ -152,18 +152,18 @@ def moves_fake_parameters(torch: Any) -> bool:
 
 
 def when_cuda_is_ready(torch: ModuleType, call: Callable[[], None]) -> None:
-    """Call when CUDA is initialised: at once if it is. Does not initialise it."""
+    """Call `call` once CUDA is initialised, at once if it is already. Does not initialise it."""
     if torch.version.cuda is None or not hasattr(torch.cuda, "_lazy_call"):
         return
     if hasattr(torch.cuda._tls, "is_initializing"):
-        # Inside of such a call the lock is held, and what is queued now is called by the same loop.
+        # Inside such a callback torch holds the lock, and the same loop runs what is queued now.
         torch.cuda._queued_calls.append((call, []))
         return
     torch.cuda._lazy_call(call)
 
 
 def driver_version() -> str:
-    """The CUDA version that the driver supports, as `13.0`; empty when it cannot be asked."""
+    """The CUDA version that the driver supports, such as `13.0`; empty without a driver."""
     try:
         number = ctypes.c_int()
         ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(number))
@@ -177,14 +177,14 @@ def is_cuda_used(torch: ModuleType) -> bool:
     if torch.cuda.is_initialized():
         return True
     with contextlib.suppress(OSError):
-        # Only what is loaded already: the driver is, as soon as somebody looks for a device.
+        # Only a driver that is loaded already: any query for devices loads it.
         ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
         return True
     return False
 
 
 def set_allocator_settings(torch: ModuleType, settings: str) -> None:
-    """What `PYTORCH_CUDA_ALLOC_CONF` does, in a process that has imported torch."""
+    """Set what `PYTORCH_CUDA_ALLOC_CONF` sets, in a process that has imported torch."""
     current = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
     (current or torch._C._cuda_cudaCachingAllocator_set_allocator_settings)(settings)
 
@@ -195,17 +195,17 @@ def is_in_bad_fork(torch: ModuleType) -> bool:
 
 
 def device_count(torch: ModuleType) -> int:
-    """How many devices torch finds, without initialising CUDA."""
+    """The number of devices that torch finds, without initialising CUDA."""
     return int(torch._C._cuda_getDeviceCount())
 
 
-def forget_that_there_was_none(torch: ModuleType) -> None:
-    """A device has come: undo what torch's Python found when there was none."""
+def forget_missing_device(torch: ModuleType) -> None:
+    """Clear what torch cached while it had no device."""
     for value in list(vars(sys.modules.get("torch.utils._triton", os)).values()):
         forget = getattr(value, "cache_clear", None)
         if forget is not None:
             forget()
-    # These two were taken for good when torch was imported, and ask the real library.
+    # torch bound these two to the real library when it was imported.
     runtime = torch._C._cudart
     for name in ("cudaProfilerStart", "cudaProfilerStop"):
         setattr(runtime, name, lambda: runtime.cudaError.success)
@@ -217,7 +217,7 @@ def forget_compiled_call(module: Any) -> None:
 
 
 def compile_in_this_process() -> None:
-    """Have inductor start no processes; where it is not imported yet, its environment says so."""
+    """Keep inductor from starting processes; before its import, through the environment."""
     config: Any = sys.modules.get("torch._inductor.config")
     if config is not None:
         config.compile_threads = 1
@@ -234,7 +234,7 @@ def allocator_segments(torch: ModuleType) -> list[dict[str, Any]]:
 def runs_backward_on(torch: Any, device: str) -> bool:
     """Whether autograd has a queue for the device: it counts devices at its first backward pass.
 
-    Tensors without elements tell, and take no memory."""
+    Checked with tensors without elements, which allocate nothing."""
 
     class Nothing(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
@@ -256,7 +256,7 @@ def runs_backward_on(torch: Any, device: str) -> bool:
 
 
 def outside_modes() -> AbstractContextManager[None]:
-    """Outside all modes: what is made here is real and has values."""
+    """A block outside all modes: tensors that it creates are real."""
     from torch.utils import _python_dispatch
 
     outside: AbstractContextManager[None] = _python_dispatch._disable_current_modes()
@@ -264,7 +264,7 @@ def outside_modes() -> AbstractContextManager[None]:
 
 
 def has_made_optimizer(torch: Any) -> bool:
-    """Whether the program has made an optimizer: the first one of a class wraps its `step`."""
+    """Whether the program has created an optimizer: the first one of a class wraps its `step`."""
     found: list[Any] = [torch.optim.Optimizer]
     for kind in found:
         found.extend(type.__subclasses__(kind))
@@ -272,7 +272,7 @@ def has_made_optimizer(torch: Any) -> bool:
 
 
 def children(module: object) -> dict[str, object]:
-    """A module's submodules, without running a line of its own code."""
+    """A module's submodules, read without running the module's own code."""
     return dict(vars(module).get("_modules") or {})
 
 
@@ -282,7 +282,7 @@ def parameters(module: object) -> dict[str, Any]:
 
 
 def parts_for_names(torch: Any) -> dict[str, Any]:
-    """What the recorder reads modules, tensors and optimizers with: C functions and classes.
+    """The C functions and classes with which the recorder reads modules, tensors and optimizers.
 
     A descriptor's own `__get__` reads torch's attribute, whatever a subclass has in its place.
     """
@@ -302,7 +302,7 @@ def parts_for_names(torch: Any) -> dict[str, Any]:
         "without_functions": torch._C.DisableTorchFunction,
         "attribute": object.__getattribute__,
         "subclasses": type.__subclasses__,
-        # What `ctypes.cast` calls: the same in Python 3.10 to 3.14.
+        # `ctypes.cast` calls it: the same in Python 3.10 to 3.14.
         "cast": ctypes._cast,  # type: ignore[attr-defined]
         "py_object": ctypes.py_object,
         "all_objects": gc.get_objects,
@@ -313,19 +313,19 @@ def parts_for_names(torch: Any) -> dict[str, Any]:
 
 
 def addresses_of(tensor: Any, other: Any) -> tuple[int, int, int, int, int]:
-    """The addresses of a tensor's C++ object, of its storage's and of its data, and its bytes; the
-    address of another storage's C++ object."""
+    """The addresses of a tensor's C++ object, its storage's C++ object and its data; its size in
+    bytes; the address of another storage's C++ object."""
     storage = tensor.untyped_storage()
     return tensor._cdata, storage._cdata, storage.data_ptr(), storage.nbytes(), other._cdata
 
 
 def local_part(tensor: Any) -> Any:
-    """The plain tensor that holds a tensor's storage in this process."""
+    """The plain tensor with a tensor's storage in this process: the local part of a DTensor."""
     return getattr(tensor, "_local_tensor", tensor)
 
 
 def parts(tensor: Any) -> list[Any]:
-    """The tensors that a tensor consists of: itself, or those inside of a wrapper."""
+    """The tensors of which a tensor consists: itself, or those inside a wrapper subclass."""
     if hasattr(tensor, "__tensor_flatten__"):
         names, _ = tensor.__tensor_flatten__()
         return [part for name in names for part in parts(getattr(tensor, name))]
@@ -333,9 +333,10 @@ def parts(tensor: Any) -> list[Any]:
 
 
 def is_plain_class(torch: Any, kind: type) -> bool:
-    """Whether a class is one of tensors that functions of torch treat as they do plain ones.
+    """Whether functions of torch treat tensors of a class like plain ones.
 
-    A `__torch_function__` that calls that of its base class adds to a call and does not change it.
+    A `__torch_function__` that calls the one of its base class adds to a call and does not change
+    it.
     """
     plain = torch.Tensor
     if not issubclass(kind, plain):
@@ -355,12 +356,12 @@ def is_plain_class(torch: Any, kind: type) -> bool:
 
 
 def is_sharded(tensor: Any) -> bool:
-    """Whether a tensor has a part of its data in this process, as a DTensor has."""
+    """Whether a tensor has only a part of its data in this process, like a DTensor."""
     return hasattr(tensor, "_local_tensor")
 
 
 def storage_id(storage: Any) -> int:
-    """A number for a storage that no other one has while it lives, also for one without data."""
+    """A number that is unique among live storages, also for a storage without data."""
     return int(storage._cdata)
 
 
@@ -370,19 +371,19 @@ def sparse_parts(tensor: Any) -> tuple[Any, Any]:
 
 
 def sparse_count(tensor: Any) -> int:
-    """How many elements, or blocks, a sparse tensor stores."""
+    """The number of elements or blocks that a sparse tensor stores."""
     return int(tensor._nnz())
 
 
 def function_modes(torch: ModuleType) -> list[Any]:
-    """Take all modes of this thread off; the outermost is the last."""
+    """Pop all function modes of this thread; the last one returned is the outermost."""
     from torch.overrides import _pop_mode
 
     return [_pop_mode() for _ in range(torch._C._len_torch_function_stack())]
 
 
 def set_function_modes(modes: list[Any]) -> None:
-    """Put modes on, the outermost of which is the last."""
+    """Push function modes; the last one is the outermost."""
     from torch.overrides import _push_mode
 
     for mode in reversed(modes):
@@ -395,40 +396,40 @@ def implementations(torch: Any) -> Any:
 
 
 def operator(torch: Any, name: str) -> Any:
-    """An operator of torch by its name, as `eq.Scalar`; None where torch has none."""
+    """An operator of torch by its name, such as `eq.Scalar`; None if torch has none."""
     packet, _, overload = name.partition(".")
     return getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
 
 
 def redispatch(operator: Any) -> Any:
-    """What calls the kernel of an operator for a set of keys."""
+    """A function that calls an operator's kernel for a set of dispatch keys."""
     return operator._handle.redispatch_boxed
 
 
 def tensor_positions(operator: Any) -> list[int]:
-    """Which arguments of an operator are tensors."""
+    """The positions of an operator's arguments that are tensors."""
     arguments = enumerate(operator._schema.arguments)
     return [at for at, argument in arguments if str(argument.type) == "Tensor"]
 
 
 def keys_below_autograd(torch: Any) -> tuple[Any, list[Any]]:
-    """The keys below `BackendSelect`, and those of CUDA's tensors."""
+    """The dispatch keys below `BackendSelect`, and those of CUDA tensors."""
     keys = torch._C.DispatchKey
     below = torch._C._dispatch_keyset_full_after(keys.BackendSelect)
     return below, [keys.CUDA, keys.SparseCUDA]
 
 
 def without_function_modes(torch: Any) -> AbstractContextManager[None]:
-    """Functions of torch that are called here pass no mode."""
+    """A block in which functions of torch bypass function modes."""
     outside: AbstractContextManager[None] = torch._C.DisableTorchFunction()
     return outside
 
 
-def out_of_sight(torch: Any) -> tuple[Any, Any, tuple[Any, Any], Any, Any, Any]:
-    """What keeps our own calls of torch from all that a program may have around its own.
+def without_program_state(torch: Any) -> tuple[Any, Any, tuple[Any, Any], Any, Any, Any]:
+    """Guards that keep floodmark's calls of torch independent of the program's modes and state.
 
-    In the order of `_core.OwnWork`. To be called before the program runs: a thread's dispatch keys
-    are taken as they are at first, without autograd's and Python's."""
+    In the order of `_core.OwnWork`. Call it before the program runs: it reads a new thread's
+    dispatch keys, which it keeps without those of autograd and Python."""
     c = torch._C
     with c._AutoDispatchBelowADInplaceOrView(), c._DisableTorchDispatch():
         without = c._dispatch_tls_local_exclude_set()
@@ -439,13 +440,13 @@ def out_of_sight(torch: Any) -> tuple[Any, Any, tuple[Any, Any], Any, Any, Any]:
 
 
 def transforms(torch: Any) -> tuple[Any, Any]:
-    """What gives the transform that runs, or None, and whether a tensor belongs to one."""
+    """Two functions: the running transform or None; whether a tensor belongs to a transform."""
     functorch = torch._C._functorch
     return functorch.peek_interpreter_stack, functorch.is_functorch_wrapped_tensor
 
 
 def without_transforms(torch: Any, tensor: Any) -> Any:
-    """The tensor of the program below those of transforms."""
+    """The program's tensor inside the wrappers of transforms."""
     functorch = torch._C._functorch
     while functorch.is_functorch_wrapped_tensor(tensor):
         tensor = functorch.get_unwrapped(tensor)
@@ -453,19 +454,19 @@ def without_transforms(torch: Any, tensor: Any) -> Any:
 
 
 def sequence_number(torch: ModuleType) -> int | None:
-    """The number that the next autograd node of this thread gets; None where torch has no name."""
+    """The sequence number of this thread's next autograd node; None if torch cannot return it."""
     ask = getattr(torch.autograd, "_get_sequence_nr", None)
     return None if ask is None else int(ask())
 
 
 def backward_node(torch: ModuleType) -> Any:
-    """The autograd node that this thread runs; None outside of a backward pass."""
+    """The autograd node that this thread runs; None outside a backward pass."""
     ask = getattr(torch._C, "_current_autograd_node", None)
     return None if ask is None else ask()
 
 
 def sequence_number_of(node: Any) -> int | None:
-    """The number that an autograd node got when it was made."""
+    """The sequence number of an autograd node."""
     ask = getattr(node, "_sequence_nr", None)
     return None if ask is None else int(ask())
 
@@ -474,30 +475,30 @@ def sequence_number_of(node: Any) -> int | None:
 
 
 def graph_task(torch: Any) -> Callable[[], int]:
-    """What gives the number of the backward pass that runs on a thread, or -1."""
+    """A function that returns the id of the backward pass on this thread, or -1."""
     ask: Callable[[], int] = torch._C._current_graph_task_id
     return ask
 
 
 def run_backward_on_this_thread(torch: Any) -> Callable[[], None]:
-    """Have backward passes run on the thread that calls for them; returns what undoes it."""
+    """Run backward passes on the calling thread; returns a function that undoes this."""
     before = torch.autograd.is_multithreading_enabled()
     torch._C._set_multithreading_enabled(False)
     return lambda: torch._C._set_multithreading_enabled(before)
 
 
 def call_after_backward(torch: Any, call: Callable[[], None]) -> None:
-    """Call when the backward pass that runs has ended."""
+    """Call `call` at the end of the running backward pass."""
     torch.autograd.Variable._execution_engine.queue_callback(call)
 
 
 def storage_users(torch: Any, storage: Any) -> int:
-    """How many tensors and others have a storage."""
+    """The reference count of a storage."""
     return int(torch._C._storage_Use_Count(storage._cdata))
 
 
 def references_of(tensor: Any) -> int:
-    """How many references C++ and Python have to a tensor's C++ object."""
+    """The reference count of a tensor's C++ object, from C++ and Python."""
     return int(tensor._use_count())
 
 
@@ -505,21 +506,21 @@ def references_of(tensor: Any) -> int:
 
 
 def dispatch_mode_class() -> Any:
-    """The class of modes at operators."""
+    """`TorchDispatchMode`."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     return TorchDispatchMode
 
 
 def dispatch_modes() -> list[Any]:
-    """The modes at operators of this thread, the outermost first."""
+    """The dispatch modes of this thread, the outermost first."""
     from torch.utils import _python_dispatch
 
     return list(_python_dispatch._get_current_dispatch_mode_stack())
 
 
 def dispatch_depth() -> Callable[[], int]:
-    """What gives the number of modes at operators of a thread."""
+    """A function that returns the number of dispatch modes of this thread."""
     import torch
 
     depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
@@ -534,23 +535,23 @@ def trees() -> Any:
 
 
 def schema_of(operator: Any) -> Any:
-    """The schema of an operator; None for a function that is none."""
+    """The schema of an operator; None for other functions."""
     return getattr(operator, "_schema", None)
 
 
 def operator_names(torch: Any) -> list[str]:
-    """The names of all operators, as `aten::add.Tensor`."""
+    """The names of all operators, such as `aten::add.Tensor`."""
     return list(torch._C._dispatch_get_all_op_names())
 
 
 def kernel_test(torch: Any) -> Callable[[str, str], bool]:
-    """What says whether an operator has a kernel for a key."""
+    """A function that returns whether an operator has a kernel for a dispatch key."""
     has_kernel: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key
     return has_kernel
 
 
 def reset_peak(torch: Any, device: int) -> None:
-    """Have the allocator's peaks begin anew."""
+    """Reset the allocator's peaks."""
     torch._C._cuda_resetPeakMemoryStats(device)
 
 
@@ -560,29 +561,31 @@ def allocated_bytes(torch: Any, device: int) -> Any:
 
 
 def empty_cache(torch: Any) -> None:
-    """Return what the allocator caches, also where `torch.cuda.empty_cache` is replaced."""
+    """`torch.cuda.empty_cache`, also while that function is replaced."""
     torch._C._cuda_emptyCache()
 
 
 def compiler_stance() -> Any:
-    """What `torch.compiler.set_stance` has set."""
+    """The stance that `torch.compiler.set_stance` has set."""
     from torch._dynamo import eval_frame
 
     return eval_frame._stance.stance
 
 
 def compiler_context(eval_frame: Any) -> Any:
-    """The class of what surrounds a call of compiled code."""
+    """The class of the context around a call of compiled code."""
     return eval_frame._TorchDynamoContext
 
 
 def inductor_autotuner(heuristics: Any) -> Slot:
-    """What compiles the configurations of a kernel of inductor: `configs`, `compile_results`."""
+    """The method that compiles the configurations of an inductor kernel: `configs`,
+    `compile_results`."""
     return heuristics.CachingAutotuner, "_precompile_worker"
 
 
 def library_kernel(selection: Any, choices: list[Any]) -> list[Any]:
-    """Of kernels that inductor would compare, the first one of a library, or the first one."""
+    """The first library kernel among the choices that inductor would compare, or the first
+    choice."""
     from_libraries = [c for c in choices if isinstance(c, selection.ExternKernelCaller)]
     return (from_libraries or choices)[:1]
 
@@ -591,20 +594,20 @@ def library_kernel(selection: Any, choices: list[Any]) -> list[Any]:
 
 
 def fake_tensor_class() -> Any:
-    """The class of fake tensors."""
+    """`FakeTensor`."""
     from torch._subclasses import FakeTensor
 
     return FakeTensor
 
 
 def is_fake(tensor: Any) -> bool:
-    """Whether it is a fake tensor; where torch has not loaded them there are none."""
+    """Whether it is a fake tensor; False if torch has not imported their module."""
     module = sys.modules.get("torch._subclasses.fake_tensor")
     return module is not None and isinstance(tensor, module.FakeTensor)
 
 
 def fake_mode_class() -> Any:
-    """The class of the mode that makes fake tensors."""
+    """`FakeTensorMode`."""
     from torch._subclasses import FakeTensorMode
 
     return FakeTensorMode
@@ -618,7 +621,7 @@ def fake_tensor_module() -> Any:
 
 
 def outside_fake_mode() -> AbstractContextManager[Any]:
-    """Outside the mode that makes fake tensors; other modes stay."""
+    """A block outside the fake tensor mode; other modes stay."""
     outside: AbstractContextManager[Any] = fake_tensor_module().unset_fake_temporarily()
     return outside
 
@@ -634,7 +637,7 @@ def swap_implementations(torch: Any, one: Any, other: Any) -> None:
 
 
 def lift_host_tensors_alone(torch: Any) -> Callable[[], None]:
-    """Have constants stay on the host; returns what undoes it."""
+    """Keep constants on the host; returns a function that undoes this."""
     native = torch._C
     if not hasattr(native, "_set_only_lift_cpu_tensors"):
         return lambda: None
@@ -644,7 +647,7 @@ def lift_host_tensors_alone(torch: Any) -> Callable[[], None]:
 
 
 def foreach_types() -> list[list[Any]]:
-    """The lists of types with which optimizers and clipping work on lists of tensors."""
+    """The lists of tensor types for which optimizers and clipping use foreach operators."""
     from torch.optim import optimizer
     from torch.utils import _foreach_utils
 
@@ -653,7 +656,7 @@ def foreach_types() -> list[list[Any]]:
 
 
 def first_scale(scaler: Any) -> float | None:
-    """The scale that a `GradScaler` began with; None before its first use."""
+    """The first scale of a `GradScaler`; None before its first use."""
     return None if scaler._scale is None else float(scaler._init_scale)
 
 
@@ -661,7 +664,7 @@ def first_scale(scaler: Any) -> float | None:
 
 
 def module_apply(torch: Any) -> Slot:
-    """What `Module.to` and its like call for every module."""
+    """The method that `Module.to` and similar methods call for every module."""
     return torch.nn.Module, "_apply"
 
 
@@ -672,25 +675,25 @@ def flat_weights(module: Any) -> list[Any]:
 
 
 def flatten_recurrent_weights(torch: Any, *arguments: Any) -> Any:
-    """Lay the weights of a recurrent module into one buffer."""
+    """Copy the weights of a recurrent module into one buffer."""
     return torch._cudnn_rnn_flatten_weight(*arguments)
 
 
 def pad_packed_sequence() -> Slot:
-    """What `torch.nn.utils.rnn.pad_packed_sequence` calls."""
+    """The function behind `torch.nn.utils.rnn.pad_packed_sequence`."""
     from torch.nn.utils import rnn
 
     return rnn._VF, "_pad_packed_sequence"
 
 
 def as_parameter(tensor: Any) -> Any:
-    """The tensor, marked as a parameter that is of another class than `Parameter`."""
+    """The tensor, marked as a parameter although its class is not `Parameter`."""
     tensor._is_param = True
     return tensor
 
 
 def parameter_metaclass() -> Any:
-    """The class of `Parameter`, which says what is an instance of it."""
+    """The metaclass of `Parameter`, which implements `isinstance`."""
     from torch.nn import parameter
 
     module: Any = parameter
@@ -701,18 +704,18 @@ def parameter_metaclass() -> Any:
 
 
 def c10d_bindings() -> Any:
-    """The C++ part of `torch.distributed`; it is imported."""
+    """Import and return the C++ part of `torch.distributed`."""
     return sys.modules["torch._C._distributed_c10d"]
 
 
 def process_groups(c10d: Any) -> tuple[dict[Any, Any], dict[Any, str]]:
-    """What torch has written down of each group: backend and store, and devices' backends."""
+    """torch's tables of groups: backend and store, and the backends by device."""
     world = c10d._world
     return world.pg_map, world.pg_backend_config
 
 
 def is_outside(c10d: Any, group: Any) -> bool:
-    """Whether this rank is none of the group."""
+    """Whether this rank does not belong to the group."""
     return bool(c10d._rank_not_in_group(group))
 
 
@@ -722,66 +725,66 @@ def default_group(c10d: Any) -> Any:
 
 
 def is_coalescing(c10d: Any, group: Any) -> bool:
-    """Whether the calls of a group are being collected, to be run as one."""
+    """Whether torch is coalescing the calls of a group."""
     return group in c10d._world.pg_coalesce_state
 
 
 def group_helper(c10d: Any) -> Slot:
-    """What makes every group."""
+    """The function that creates every group."""
     return c10d, "_new_process_group_helper"
 
 
 def group_wrapper(c10d: Any) -> Slot:
-    """What wraps groups to check their calls."""
+    """The function that wraps groups to check their calls."""
     return c10d, "_create_process_group_wrapper"
 
 
 def group_color(c10d: Any) -> Slot:
-    """What gives the color of a split."""
+    """The function that returns the color of a split."""
     return c10d, "_process_group_color"
 
 
 def object_to_tensor(c10d: Any) -> Callable[..., Any]:
-    """What makes of an object a tensor of its bytes, and one of their number."""
+    """The function that turns an object into a tensor of bytes and a tensor of their number."""
     found: Callable[..., Any] = c10d._object_to_tensor
     return found
 
 
 def fake_group_maker(bindings: Any) -> Callable[[int, int], Any]:
-    """What makes a group that talks to no rank, of a rank and a size."""
+    """A function that creates a group without communication from a rank and a size."""
     fake = bindings.FakeProcessGroup
     make: Callable[[int, int], Any] = getattr(fake, "_create_internal", fake)
     return make
 
 
 def coalescing(bindings: Any) -> tuple[Slot, Slot]:
-    """What a group calls before and after calls that are made as one."""
+    """The methods of a group that begin and end coalescing."""
     group = bindings.ProcessGroup
     return (group, "_start_coalescing"), (group, "_end_coalescing")
 
 
 def wait_for_pending_works(group: Any) -> None:
-    """Wait until the watchdog of a group has seen that its collectives are complete."""
+    """Wait until a group's watchdog has marked its collectives as complete."""
     group._wait_for_pending_works()
 
 
 def bucket_assignment(torch: Any) -> Callable[..., Any]:
-    """What puts parameters into buckets for `DistributedDataParallel`."""
+    """The function that assigns parameters to the buckets of `DistributedDataParallel`."""
     assign: Callable[..., Any] = torch.distributed._compute_bucket_assignment_by_size
     return assign
 
 
 def mesh_environments(device_mesh: Any) -> list[Any]:
-    """The classes beside `DeviceMesh` that make meshes."""
+    """The classes other than `DeviceMesh` that create meshes."""
     found = getattr(device_mesh, "_MeshEnv", None)
     return [] if found is None else [found]
 
 
 def storage_comparison(flat_parameters: Any) -> Slot:
-    """What says whether two tensors of FSDP share a storage."""
+    """The function of FSDP that returns whether two tensors share a storage."""
     return flat_parameters, "_same_storage"
 
 
 def negative_view(torch: Any, tensor: Any) -> Any:
-    """The same bytes, read as their negatives."""
+    """A view of the tensor with torch's negative bit."""
     return torch._neg_view(tensor)

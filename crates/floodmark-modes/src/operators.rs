@@ -48,7 +48,7 @@ struct Operator {
     /// It writes to its arguments and returns nothing.
     is_mute: bool,
     /// Whether `front` can compute the hidden memory of its kernel.
-    is_asked: bool,
+    is_measured: bool,
     /// Whether its kernel takes memory beside its results, by a rule.
     has_rule: bool,
     /// The function that replaces torch's, if any.
@@ -236,12 +236,12 @@ impl Operators {
         let described = self.front.bind(py).call_method1(intern!(py, "describe"), (func,))?;
         let (name, kind, is_mute, names, answer): (String, _, _, _, Option<Py<PyAny>>) =
             described.extract()?;
-        let is_asked =
-            self.front.bind(py).call_method1(intern!(py, "are_asked"), (func,))?.extract()?;
+        let is_measured =
+            self.front.bind(py).call_method1(intern!(py, "is_measured"), (func,))?.extract()?;
         let has_rule = hidden::has_rule(&name);
         let func = func.clone().unbind();
         let operator =
-            Arc::new(Operator { name, kind, names, is_mute, is_asked, has_rule, answer, func });
+            Arc::new(Operator { name, kind, names, is_mute, is_measured, has_rule, answer, func });
         lock(&self.known).insert(key, Arc::clone(&operator));
         Ok(operator)
     }
@@ -266,7 +266,7 @@ impl Operators {
         }
         floodmark_probe::begin_fake_op_call();
         let mut held = None;
-        if (operator.has_rule || operator.is_asked)
+        if (operator.has_rule || operator.is_measured)
             && let Some(device) = self.gpu_of(args, &tensors)
         {
             let call = CallFacts {
@@ -276,7 +276,7 @@ impl Operators {
                 is_backward: floodmark_probe::is_backward(),
             };
             let own_bytes =
-                if operator.is_asked { self.own_bytes(operator, args, kwargs) } else { None };
+                if operator.is_measured { self.own_bytes(operator, args, kwargs) } else { None };
             let taken = lock(&self.memory).take_hidden(&call, own_bytes, device);
             held = Some(taken.map_err(|error| self.raise(py, &error))?);
         }

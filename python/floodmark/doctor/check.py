@@ -1,4 +1,4 @@
-"""What one check found, and how texts are made fit to be shown to others."""
+"""The result of one check, without the user's home folder, so that it can be shared."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def without_home(text: str) -> str:
     try:
         home = str(Path.home())
     except RuntimeError:
-        # It is not known, and so it is in no text by that name.
+        # Without a home folder there is nothing to replace.
         return text
     return text if home == "/" else text.replace(home, "~")
 
@@ -40,6 +40,6 @@ def shown_bytes(count: int) -> str:
 
 
 def last_line(text: str) -> str:
-    """The last line with something in it: of a traceback, the error."""
+    """The last line that is not empty: in a traceback, the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""

@@ -1,4 +1,4 @@
-"""`floodmark doctor`: finds the facts and hands them to `_core`, which prints them."""
+"""`floodmark doctor`: collects the checks; `_core` prints them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is installed, and what the disk allows. Starts no process and imports no torch."""
+"""What is installed, and where traces can be written. Starts no process, imports no torch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIBRARIES = (
     "transformers",
     "triton",
 )
-#: A recording of this size is long; with less, a disk is soon full.
+#: Less free space than this gets a warning: a long recording can fill it.
 LITTLE_DISK_BYTES = 1 << 30
 
 
@@ -49,7 +49,7 @@ def python() -> Check:
 
 
 def floodmark() -> Check:
-    """This package, and where it is."""
+    """The version and the folder of this package."""
     return Check("floodmark", "ok", f"{_core.__version__}, {Path(__file__).parent.parent}")
 
 
@@ -99,7 +99,7 @@ def _can_lock(descriptor: int) -> bool:
 
 
 def folders() -> list[Check]:
-    """The folder where traces go by default, and that of temporary files."""
+    """The default folder of traces, and that of temporary files."""
     return [
         folder("Current folder", Path.cwd()),
         folder("Temporary folder", Path(tempfile.gettempdir())),

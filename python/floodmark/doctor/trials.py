@@ -1,7 +1,7 @@
 """A real recording and a real estimate, each in a process of its own.
 
-Where one of them ends its process, the command goes on. Sees: the trace and the answer that they
-leave. Imports no torch.
+A crash in one of them does not end the command. Sees: the trace and the answer that they write.
+Imports no torch.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from floodmark.reports.trace import Trace
 if TYPE_CHECKING:
     from floodmark.reports import answer_types
 
-#: Seconds that a process may take; torch is slow to import from a network's disk.
+#: Time limit of a process in seconds: importing torch from a network disk is slow.
 PATIENCE = 300
 #: The GPU of the estimate.
 GPU = "h100"
-#: Set by launchers: a trial is a program of one process.
+#: Variables that launchers set. They are removed: a trial is a program of one process.
 OF_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 
 
@@ -80,7 +80,7 @@ def _gpus(header: answer_types.Header, stderr: str) -> Check:
 
 
 def cuda_warning(stderr: str) -> str | None:
-    """Why torch finds no GPU, in its own words. Its other warnings say nothing about that."""
+    """torch's warning that says why it finds no GPU, or None."""
     for line in stderr.splitlines():
         text = line.partition("UserWarning: ")[2].partition(" (Triggered internally")[0]
         if "CUDA" in text:
@@ -105,7 +105,7 @@ def estimate(folder: Path) -> Check:
 
 
 def _program(folder: Path) -> Path:
-    """A copy outside of the package, whose own lines a recording leaves out."""
+    """A copy outside the package: a recording leaves out floodmark's own lines."""
     return Path(shutil.copy(Path(__file__).with_name("small_step.py"), folder))
 
 
@@ -113,7 +113,7 @@ def _floodmark(folder: Path, *words: str) -> subprocess.CompletedProcess[str] | 
     """`floodmark WORDS…` in a folder; None when it takes too long."""
     kept = {name: value for name, value in os.environ.items() if name not in OF_LAUNCHERS}
     command = [sys.executable, "-m", "floodmark", *words]
-    # The package that is running, also where it is not installed.
+    # The child imports this package even where it is not installed.
     package = str(Path(__file__).parent.parent.parent)
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, [package, kept.get("PYTHONPATH")]))
     try:
@@ -133,7 +133,7 @@ def _floodmark(folder: Path, *words: str) -> subprocess.CompletedProcess[str] | 
 
 
 def _ended(done: subprocess.CompletedProcess[str] | None) -> str:
-    """How a process ended that should have succeeded."""
+    """How a process failed: timeout, signal or exit status."""
     if done is None:
         return f"the process did not end within {PATIENCE} s"
     if done.returncode < 0:

@@ -1,10 +1,10 @@
-"""Child processes of a program on a simulated GPU: each gets the GPU, and a trace of its own.
+"""Gives child processes of a program the simulated GPU, and a trace each.
 
 `pass_on` sets what child processes inherit: a variable, and the folder of the start-up file
-(`startup/sitecustomize.py`) in `PYTHONPATH`. A child that imports torch calls `begin`
-first. A fork of a process that is recorded already gets its trace when it initialises CUDA.
+(`startup/sitecustomize.py`) in `PYTHONPATH`. A child that imports torch calls `begin` first. A fork
+of a recorded process gets its trace when it initialises CUDA.
 
-Sees: the environment, and the folder in which children leave their traces. Talks to:
+Sees: the environment, and the folder in which children write their traces. Talks to:
 `simulated_process`. Does not see how a program starts its processes.
 """
 
@@ -25,12 +25,12 @@ from floodmark.estimate.simulated_process import Simulated, trace_path
 from floodmark.recording.launch import STARTUP_FOLDER
 from floodmark.recording.recorder import Recorder, rank_of_process, say
 
-#: What a child inherits, as JSON.
+#: The variable with `Inherited` as JSON.
 VARIABLE = "FLOODMARK_ESTIMATE"
 
 
 class Inherited(TypedDict):
-    """What a child inherits."""
+    """What a child process gets from its parent."""
 
     machine: str
     folder: str
@@ -51,7 +51,7 @@ def pass_on(
     changes: list[str],
     files_to: str,
 ) -> None:
-    """Give this machine to every Python process that starts from here on."""
+    """Make every Python process that starts from now on simulate this machine."""
     inherited: Inherited = {
         "machine": machine.to_json(),
         "folder": str(folder),
@@ -74,7 +74,7 @@ def begin() -> None:
         or not Path(inherited["folder"]).is_dir()
         or current_gpu.current() is not None
     ):
-        # The estimate is over, or this process has a simulated GPU of its own.
+        # The estimate has ended, or this process simulates a GPU already.
         return
     folder = Path(inherited["folder"])
     try:
@@ -88,7 +88,8 @@ def _begin(folder: Path, inherited: Inherited) -> None:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     session = PhantomSession(machine, ())
     if visible is not None:
-        # The phantom takes it away, because it is about the host's GPUs. Here the program set it.
+        # The phantom removes the variable, which is about the host's GPUs. Here the program has set
+        # it.
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
     steps, ops = inherited["steps"], inherited["ops"]
     recorder = Recorder(trace_path(folder), ops=ops).start()
@@ -111,7 +112,7 @@ def _begin(folder: Path, inherited: Inherited) -> None:
 
 
 def refusals(folder: Path) -> list[str]:
-    """Which processes have no simulated GPU, a sentence each."""
+    """One sentence for each process that has no simulated GPU."""
     return [path.read_text() for path in sorted(folder.glob("*.txt"))]
 
 

@@ -1,9 +1,9 @@
-"""`floodmark estimate`: a program on a simulated GPU, and whether it fits.
+"""`floodmark estimate`: runs a program on a simulated GPU, and prints whether it fits.
 
-The program runs as under `floodmark run`, in a fork: the first process waits for its end, whatever
-that is, and answers from the traces. What the program prints goes to stderr: its computed values
-are meaningless, and stdout has the estimate alone. Sees: the request of the command line. Talks to:
-`recording.run`, `supervisor`, the sessions of both engines, `child_processes`, `process_traces`.
+The program runs in a fork, as under `floodmark run`: the first process waits for its end and
+answers from the traces. The program's output goes to stderr: its computed values are meaningless,
+and stdout has only the estimate. Sees: the request of the command line. Talks to: `recording.run`,
+`supervisor`, the sessions of both engines, `child_processes`, `process_traces`.
 """
 
 from __future__ import annotations
@@ -41,19 +41,20 @@ from floodmark.reports.trace import Estimate
 from floodmark.world import rank_hub
 from floodmark.world.launcher import launched_as
 
-#: The memory of a GPU on which everything fits.
+#: The memory of the GPU of a second run: every program fits.
 _ENOUGH_MEMORY = 1 << 40
 
-#: A program that is run again ends as soon as two steps in a row have the same peaks, and after so
-#: many at the latest.
+#: The most steps of a second run, which ends once two steps in a row have the same peaks.
 _MOST_STEPS_AGAIN = 8
 
-#: The first allocates the optimizer's states, the second has them, the third shows the same again.
+#: Steps of child processes: the first allocates the optimizer's states, the second has them, the
+#: third confirms the second.
 _STEPS_OF_CHILDREN = 3
 
 
 def estimate(request: _core.EstimateRequest) -> int:
-    """Run the program of `request` on a simulated GPU, and answer; the exit status."""
+    """Run the program of `request` on a simulated GPU and print the estimate; returns the
+    status."""
     supervisor.end_with_starter()
     if importlib.util.find_spec("torch") is None:
         say_text(
@@ -87,7 +88,7 @@ def estimate(request: _core.EstimateRequest) -> int:
 def _fork(
     request: _core.EstimateRequest, attempt: _Attempt, *, is_silent: bool = False
 ) -> supervisor.Child | int:
-    """Run the program in a process of its own; there, its exit status comes back."""
+    """Fork to run the program. Returns the child; in the child, the exit status."""
     seat = None
     if request.machine.rank is not None and request.engine != "fake":
         seat = rank_hub.open_seats(request.machine.rank)
@@ -101,12 +102,12 @@ def _fork(
     if is_silent:
         _be_silent()
     if seat is not None:
-        seat.take()
+        seat.make_current()
     return _run(request, attempt)
 
 
 class _Attempt:
-    """A run of the program: on which machine, for how long, and where its traces go."""
+    """One run of the program: its machine, its steps and the folder of its traces."""
 
     def __init__(
         self,
@@ -124,13 +125,13 @@ class _Attempt:
 
     @property
     def steps_of_children(self) -> int | None:
-        """After how many steps child processes end: at the same, as one may wait for another."""
+        """The fixed number of steps of child processes, which may wait for each other."""
         if self.steps is None or not self.until_steady:
             return self.steps
         return min(self.steps, _STEPS_OF_CHILDREN)
 
     def wait(self, child: supervisor.Child) -> _Ended:
-        """Wait for the program, and read what it needed."""
+        """Wait for the program, and read its traces and estimate."""
         status = child.wait()
         traces = process_traces.Traces.open(self.program.path, self.folder, child.pid)
         error = supervisor.error_of(status)
@@ -143,14 +144,14 @@ class _Attempt:
             return _Ended(status, traces, None)
 
     def close(self) -> None:
-        """Remove the folder; what a process that still runs has there stays."""
+        """Remove the folder, unless a running process still has files in it."""
         if self.folder is not None:
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
 
 
 class _Ended(NamedTuple):
-    """How a run ended: its status, its traces if it began, and what it needed if that is known."""
+    """How a run ended: its status, its traces if it began, and its estimate if there is one."""
 
     status: int
     traces: process_traces.Traces | None
@@ -160,12 +161,12 @@ class _Ended(NamedTuple):
 def _second_attempt(
     request: _core.EstimateRequest, first: _Attempt, ended: _Ended
 ) -> _Attempt | None:
-    """The program with enough memory, where it ran out and can be run again."""
+    """A second run with enough memory, if the first ran out and can be repeated."""
     is_one_of_many = request.machine.world is None and (rank_of_process()[1] or 1) > 1
     reads_stdin = request.run.script is not None and os.fspath(request.run.script) == "-"
     if ended.found is None or ended.found.fits is not False or not request.reruns:
         return None
-    # The other ranks have ended, or wait for this one; standard input has been read.
+    # Other ranks have ended or wait for this one; standard input cannot be read twice.
     if is_one_of_many or reads_stdin or first.folder is None:
         return None
     if not request.run.quiet:
@@ -186,7 +187,7 @@ def _with_enough_memory(machine: _core.PhantomMachine) -> _core.PhantomMachine:
 
 
 def _be_silent() -> None:
-    """Print nothing: the program has said all of it before."""
+    """Discard the output: the first run has printed it already."""
     null = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         os.dup2(null, descriptor)
@@ -194,16 +195,16 @@ def _be_silent() -> None:
 
 
 def _make_folder(path: Path) -> Path | None:
-    """Where child processes write: beside the traces, where they are found at any end."""
+    """The folder for child processes, next to the output, where a user finds it after a crash."""
     try:
         return Path(tempfile.mkdtemp(prefix=f"{path.name}.processes-", dir=path.parent))
     except OSError:
-        # The recorder says what is wrong with the path.
+        # The recorder reports the error of this path.
         return None
 
 
 def _run(request: _core.EstimateRequest, attempt: _Attempt) -> int:
-    """Run the program; in the process that is its own."""
+    """Run the program in this process, the fork."""
     machine, program, folder = attempt.machine, attempt.program, attempt.folder
     ops = requested_options(request.run)["ops"]
     try:
@@ -221,7 +222,7 @@ def _run(request: _core.EstimateRequest, attempt: _Attempt) -> int:
     recorder = program.start(session if isinstance(session, FakeSession) else None)
     if recorder is None:
         return 1
-    _give_up_stdout()
+    _redirect_stdout()
     apply_for_good(request.run.changes)
     if isinstance(session, FakeSession):
         folder = None
@@ -264,12 +265,12 @@ def _run(request: _core.EstimateRequest, attempt: _Attempt) -> int:
 
 
 def _run_other_rank(request: _core.EstimateRequest, attempt: _Attempt, seat: rank_hub.Seat) -> int:
-    """Run the program as a rank that another one waits for. It is not recorded."""
+    """Run the program as another rank, without a recording, for the objects it sends."""
     supervisor.end_with(os.getppid())
     silent = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(silent, stream)
-    seat.take()
+    seat.make_current()
     machine = attempt.machine.as_rank(seat.rank)
     _set_ranks(machine)
     try:
@@ -283,7 +284,7 @@ def _run_other_rank(request: _core.EstimateRequest, attempt: _Attempt, seat: ran
 
 
 def _set_ranks(machine: _core.PhantomMachine) -> None:
-    """What a launcher would set for this rank."""
+    """Set the environment variables that a launcher would set for this rank."""
     if machine.rank is None or machine.world is None:
         return
     launched = launched_as(machine.rank, machine.world, machine.gpus)
@@ -300,8 +301,8 @@ def _free_port() -> int:
         return port
 
 
-def _give_up_stdout() -> None:
-    """Let the program's words go to stderr: stdout is for the answer."""
+def _redirect_stdout() -> None:
+    """Redirect the program's stdout to stderr: stdout is for the estimate."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stdout.flush()
         os.dup2(2, 1)
@@ -310,10 +311,10 @@ def _give_up_stdout() -> None:
 def _answer(
     request: _core.EstimateRequest, first: _Attempt, ended: _Ended, rerun: _Ended | None
 ) -> int:
-    """Say what the program needs, and leave as it did."""
+    """Print the estimate; returns the exit status."""
     status, traces, found = ended
     if traces is None:
-        # It has said what it could not begin with.
+        # The run has printed its own error.
         if first.folder is not None:
             shutil.rmtree(first.folder, ignore_errors=True)
         return supervisor.end_like(status)
@@ -337,11 +338,11 @@ def _answer(
 
 
 def _status_of(found: Estimate, status: int) -> int:
-    """The program's own, unless the answer says otherwise."""
+    """The exit status: the program's, except after an early end by steps or without an answer."""
     if found.fits is None:
         return supervisor.end_like(status) or 1
     if found.fits and found.to_dict()["ended"] == "steps":
-        # What the program makes of an end that is not its own is not its failure.
+        # `--steps` ended the program: its exit status is not a failure.
         return 0
     return supervisor.end_like(status)
 
@@ -351,6 +352,7 @@ def _print(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # A reader that has seen enough (`| head`) is no failure; nor is it at the exit.
+        # A reader that closed the pipe (`| head`) is no failure, also not when Python flushes at
+        # exit.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

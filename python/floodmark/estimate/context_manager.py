@@ -1,4 +1,4 @@
-"""`floodmark.estimate`: what a block of a program would need of a GPU.
+"""`floodmark.estimate`: the memory that a block would need on a GPU.
 
 Sees: the block. Talks to: `engine_choice`, and the recorder.
 """
@@ -25,7 +25,7 @@ ENGINES = ("phantom", "fake")
 
 
 class estimate:
-    """Simulate a GPU for a block, and say what the block needed.
+    """Simulate a GPU for a block, and estimate the memory that the block needs.
 
         with floodmark.estimate(gpu="h100") as est:
             model = Model().cuda()
@@ -33,10 +33,10 @@ class estimate:
         print(est)
 
     `engine` is `"phantom"` (torch's own host code and allocator, exact; needs a CUDA build of torch
-    on Linux, and stays until the process ends) or `"fake"` (fake tensors, any build, gone after
-    the block). Without a word it is the phantom where it can be. Computed values are meaningless
-    with both. With `ops` the names of operators are recorded, for `trace.op_calls()`; with fake
-    tensors they always are.
+    on Linux, and stays until the process ends) or `"fake"` (fake tensors, any build, gone after the
+    block). The default is the phantom where it works. Computed values are meaningless with both.
+    With `ops` the names of operators are recorded, for `trace.op_calls()`; with fake tensors they
+    always are.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class estimate:
         self._wanted = engine
         self._without = tuple(without)
         if self._without:
-            # Plugins import `threading`, which a program that is recorded may not have.
+            # Plugins import `threading`, which a recorded program may not have imported.
             from floodmark.plugins import check_names
 
             check_names(self._without)
@@ -78,7 +78,7 @@ class estimate:
         self._stack = ExitStack()
         self._recorder: Recorder | None = None
         self._session: Any = None
-        #: Which engine was used; known once the block has begun.
+        #: The engine in use; None before the block.
         self.engine: Engine | None = None
 
     def __enter__(self) -> estimate:
@@ -95,7 +95,7 @@ class estimate:
             self._stack.enter_context(self._recorder)
             self._must_be_recording()
             self._stack.enter_context(self._session)
-            # It all went well: it is undone at the end of the block.
+            # Everything succeeded: `__exit__` undoes it.
             self._stack = self._stack.pop_all()
         return self
 
@@ -115,7 +115,7 @@ class estimate:
         return session_for(self._machine, self._wanted, self._without)
 
     def _must_be_outermost(self) -> None:
-        """A GPU of fake tensors cannot be simulated inside another one."""
+        """Raise inside another estimate with fake tensors: these cannot be nested."""
         if window.has_fake_tensors():
             raise _core.FloodmarkError(
                 "cannot estimate: an estimate with fake tensors is open already\n\n"
@@ -123,24 +123,24 @@ class estimate:
             )
 
     def _must_be_recording(self) -> None:
-        """A program that needs an estimate must not continue without one."""
+        """Raise if the recorder failed: without it there is no estimate."""
         if self._recorder is not None and self._recorder.failure:
             raise _core.FloodmarkError(f"cannot estimate: {self._recorder.failure}")
 
     @property
     def trace(self) -> Trace:
-        """What the block did, as any recording."""
+        """The trace of the block."""
         if self._recorder is None:
             raise _core.FloodmarkError("the estimate has not begun")
         return self._recorder.trace
 
     @property
     def estimate(self) -> Estimate:
-        """Whether it fits, what it needs, and what the answer rests on."""
+        """Whether the block fits, what it needs, and the assumptions of the answer."""
         return self.trace.estimate()
 
     def peak(self, device: DeviceLike | None = None) -> Moment:
-        """The moment at which most was allocated."""
+        """The time of the peak."""
         return self.trace.peak(device)
 
     def report(self, **question: Any) -> Report[answer_types.Row]:
@@ -148,7 +148,7 @@ class estimate:
         return self.trace.report(**question)
 
     def level(self, device: DeviceLike | None = None) -> tuple[int, int, int, int]:
-        """Allocated, its peak, reserved and its peak so far: also inside the block."""
+        """Allocated and reserved bytes so far, each with its peak; works inside the block."""
         found: tuple[int, int, int, int] = self._session.level(str(device or self.device))
         return found
 

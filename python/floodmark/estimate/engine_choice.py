@@ -1,4 +1,4 @@
-"""The engine of an estimate: the phantom GPU where it can be loaded, fake tensors elsewhere.
+"""Chooses the engine of an estimate: the phantom if it can be loaded, else fake tensors.
 
 Sees: the machine that is simulated. Talks to: the sessions of both engines.
 """
@@ -22,7 +22,8 @@ def session_for(
     without: Iterable[str] = (),
     say: Callable[[str], None] | None = None,
 ) -> PhantomSession | FakeSession:
-    """A session of `engine`; without one, of the best that works here. `say` gets why, if fake."""
+    """A session of `engine`, by default of the best that works; `say` gets the reason for
+    `fake`."""
     if engine != "fake":
         try:
             return PhantomSession(machine, without)

@@ -1,4 +1,4 @@
-"""One run of a program on a simulated GPU: what both engines do at its end.
+"""The base of both engines' sessions: one run of a program on a simulated GPU.
 
 Sees: how the run ended. Does not depend on an engine.
 """
@@ -12,7 +12,7 @@ from floodmark.estimate.outcome import Outcome
 
 
 class EngineSession:
-    """A context manager that leaves every context it entered, however the program ends."""
+    """A context manager that leaves every context that it entered."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
@@ -27,5 +27,5 @@ class EngineSession:
         self._stack.close()
 
     def end(self, error: BaseException | None) -> None:
-        """The program is over; `error` is what it raised."""
+        """End the session; `error` is the program's exception, if any."""
         self.outcome.end(error)

@@ -1,10 +1,9 @@
-"""What a program imports from installed libraries, and with which environment: for a warm process.
+"""Logs a program's imports of installed libraries and their environment, for a warm process.
 
-`fit` and `plan` run a program many times. The first run writes down here what it imports, a line of
-JSON for each import as soon as it is over, so that `warm_process` can import the same at the same
-time, for all further runs. What a library imports while it is imported itself is left out: it
-follows by itself. The program's own modules are left out too: they may have been imported for their
-effects. Sees: the import system, `os.environ`.
+`fit` and `plan` run a program many times. The first run writes a line of JSON after each import, so
+that `warm_process` can repeat the imports meanwhile for all further runs. Imports of libraries
+inside other imports are left out, because those repeat them. The program's own modules are left out
+too: a program may import them for their effects. Sees: the import system, `os.environ`.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ if TYPE_CHECKING:
 
     from floodmark.reports.answer_types import Engine
 
-#: Where to write it; `floodmark fit` and `floodmark plan` set it.
+#: The path of the log; `floodmark fit` and `floodmark plan` set it.
 _VARIABLE = "FLOODMARK_IMPORTS_TO"
 
 
 class Run(TypedDict):
-    """The first line: what a warm process needs to know of a run before it imports."""
+    """The first line of the log: facts about the run before its imports."""
 
     engine: Engine
     machine: str
 
 
 class Import(TypedDict):
-    """A further line: a module, and what it was imported with. The last line has no name."""
+    """A further line: a module and its environment. The last line has no name."""
 
     name: str
     #: The folder of the program.
     first_path: str
-    #: The variables that had changed since the import before; None for unset.
+    #: The variables that changed since the previous import; None for unset.
     environment: dict[str, str | None]
 
 
@@ -55,14 +54,14 @@ class _Begun(NamedTuple):
 
 
 class ImportLog(importlib.abc.MetaPathFinder):
-    """Finds nothing, and writes down what was looked for and found by others."""
+    """A finder that finds nothing; logs the modules that other finders find."""
 
     def __init__(self, write: Callable[[str], object], run: Run) -> None:
         self._write = write
         self._pid = os.getpid()
         self._environment = dict(os.environ)
         self._seen: set[str] = set()
-        #: Imports that have begun, each inside the one before it.
+        #: Imports that have begun, outermost first.
         self._begun: list[_Begun] = []
         self._put(run)
         sys.meta_path.insert(0, self)
@@ -74,12 +73,12 @@ class ImportLog(importlib.abc.MetaPathFinder):
         path: Sequence[str] | None,  # noqa: ARG002
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> None:
-        """Let the others find it."""
+        """Log the import; returns None, so that the next finder is called."""
         with contextlib.suppress(Exception):
             self._note(fullname)
 
     def end(self) -> None:
-        """Say that the program has ended. Raises nothing."""
+        """Log the end of the program. Never raises."""
         with contextlib.suppress(Exception):
             if os.getpid() == self._pid:
                 self._write_ended()
@@ -94,12 +93,12 @@ class ImportLog(importlib.abc.MetaPathFinder):
         self._begun.append(_Begun(name, sys.path[0], dict(os.environ)))
 
     def _write_ended(self) -> None:
-        """Write down the imports that are over, but for those inside of others."""
+        """Log the completed imports that are not inside others."""
         while self._begun and not _is_importing(self._begun[-1].name):
             ended = self._begun.pop()
             is_inside = any(_is_installed(around.name) for around in self._begun)
             if is_inside or not _is_installed(ended.name):
-                # A change of the environment that came with it is written with the next one.
+                # A change of the environment during this import is logged with the next one.
                 continue
             before, now = self._environment, ended.environment
             keys = before.keys() | now.keys() if before != now else ()
@@ -117,11 +116,11 @@ class ImportLog(importlib.abc.MetaPathFinder):
 
 
 def begin(engine: Engine, machine: str) -> None:
-    """Log the imports of this process, if `fit` or `plan` wants to know them."""
+    """Log the imports of this process, if `fit` or `plan` requested it."""
     path = os.environ.pop(_VARIABLE, "")
     if not path:
         return
-    # Where it cannot be written, every run is a new process.
+    # Without a log, every run is a new process.
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
         ImportLog(
@@ -148,7 +147,7 @@ def _is_installed(name: str) -> bool:
 
 @functools.lru_cache(maxsize=1)
 def installed_folders() -> tuple[str, ...]:
-    """Where Python and installed packages lie, each with a slash at its end."""
+    """The folders of Python and installed packages, each with a slash at its end."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     folders = {sysconfig.get_path(name) for name in names}
     with contextlib.suppress(AttributeError):
@@ -157,7 +156,7 @@ def installed_folders() -> tuple[str, ...]:
 
 
 def change_environment(changed: dict[str, str | None]) -> None:
-    """Set and unset the variables that had changed before an import."""
+    """Set and unset the variables that changed before an import."""
     for key, value in changed.items():
         if value is None:
             os.environ.pop(key, None)

@@ -1,7 +1,7 @@
-"""`python -m floodmark.estimate.model_program FILE FACTORY`: one model on the GPU and nothing else.
+"""`python -m floodmark.estimate.model_program FILE FACTORY`: moves one model to the GPU.
 
 The program of the tool `estimate_model`: FACTORY is a function of FILE that takes no arguments and
-returns a `torch.nn.Module`. Runs under an estimate. Does not know of it.
+returns a `torch.nn.Module`. It runs under an estimate, on which it does not depend.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _module_of(file: str) -> ModuleType:
-    """The module of a file, which imports its neighbours as a script does."""
+    """Import a file as a module; it may import files of its folder, like a script."""
     path = Path(file).resolve()
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)

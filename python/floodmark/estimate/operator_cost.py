@@ -1,11 +1,10 @@
-"""What a step computes: operations and bytes of its operators, for an estimate of its time.
+"""Counts the operations and bytes of a step's operators, to estimate its time.
 
-A mode at torch's operators sees all of them, those of backward passes too. Under such a mode torch
-may allocate differently, so this is done after the recording (`step_cost`), or in a run of its own,
-whose memory does not count. Operators that are alike are added up: of one kind and data type, with
-a similar ratio of operations to bytes.
+A dispatch mode sees all operators, also those of backward passes. torch may allocate differently
+under a mode, so this runs after the recording (`step_cost`), or in a run whose memory does not
+count. Operators of one kind and data type with a similar ratio of operations to bytes are added up.
 
-Sees: torch's operators. Talks to: those who want the counts.
+Sees: torch's operators. Talks to: its callers.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from floodmark.recording.backward_passes import PassWatch
 if TYPE_CHECKING:
     from floodmark.reports.answer_types import OperatorCost, OperatorKind, StepCost
 
-#: They allocate or describe memory, and start no kernel.
+#: Operators that allocate or describe memory and start no kernel.
 _WITHOUT_KERNEL = (
     "empty",
     "new_empty",
@@ -32,7 +31,7 @@ _WITHOUT_KERNEL = (
 
 
 class OperatorCounter:
-    """Counts operators from `attach` to `detach`; the last whole step is reported."""
+    """Counts operators from `attach` to `detach`; reports the last complete step."""
 
     def __init__(self) -> None:
         self._current: dict[tuple[str, str, int], list[int]] = {}
@@ -42,13 +41,13 @@ class OperatorCounter:
         self._watch: PassWatch | None = None
 
     def attach(self, torch: Any) -> None:
-        """See every operator of torch."""
+        """Enter the mode that counts."""
         self._mode = _mode_class(torch, self._count)()
         self._mode.__enter__()
         self._watch = PassWatch(torch, lambda: None, self._pass_ended)
 
     def detach(self) -> bool:
-        """See no more of them; whether that can be done now."""
+        """Leave the mode; returns False if another mode is above it."""
         modes = torch_private.dispatch_modes()
         if not modes or modes[-1] is not self._mode:
             return False
@@ -58,7 +57,7 @@ class OperatorCounter:
         return True
 
     def step_ended(self) -> None:
-        """What follows belongs to the next step."""
+        """End a step: later operators belong to the next one."""
         self._last, self._current = self._current, {}
 
     def _pass_ended(self) -> None:
@@ -72,7 +71,7 @@ class OperatorCounter:
         row[2] += moved
 
     def cost(self) -> StepCost:
-        """The cost of the last step that ended; of the whole program where none has."""
+        """The cost of the last complete step, or of the whole program without steps."""
         rows = self._last or self._current
         operators: list[OperatorCost] = [
             {
@@ -112,7 +111,7 @@ def _mode_class(torch: Any, count: Callable[[str, str, int, int], None]) -> Any:
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             result = func(*args, **(kwargs or {}))
-            # Nothing of ours may come out of it.
+            # An error of ours must not reach the program.
             with contextlib.suppress(Exception):
                 _count_one(func, args, kwargs or {}, result)
             return result

@@ -1,6 +1,6 @@
-"""How a program on a simulated GPU ended, and what its trace says of the GPU.
+"""How a program on a simulated GPU ended, and the GPU's entry in its trace.
 
-Sees: an exception or an exit status. Knows nothing of engines, nor of who ran the program.
+Sees: an exception or an exit status. Knows nothing of engines.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ class Outcome:
     def __init__(self) -> None:
         self.ended: PhantomEnd = "unknown"
         self.error = ""
-        #: Whether the program had blocks of fake tensors, which this GPU does not allocate.
+        #: Whether the program had blocks of fake tensors, which are not allocated on this GPU.
         self.has_fake_tensors = False
 
     def end(self, error: BaseException | None) -> None:
-        """How the block ended; what comes after enough steps is no end of its own."""
+        """Set how the block ended; ignored after `end_by_steps`."""
         if self.ended != "steps":
             self.ended, self.error = ("done", "") if error is None else outcome_of(error)
 
     def end_by_steps(self) -> None:
-        """The program was stopped after enough steps, whatever it does from here on."""
+        """The program was stopped after enough steps; its later exit does not matter."""
         if self.ended == "unknown":
             self.ended = "steps"
 
     def leave(self, status: int) -> None:
-        """The process leaves with an exit status, and nothing else is known of its end."""
+        """The process exits with a status; used if nothing else is known."""
         if self.ended == "unknown" and status != 0:
             self.ended, self.error = "failed", f"exit status {status}"
 
@@ -57,7 +57,7 @@ class Outcome:
         unsupported: list[UnsupportedCall],
         notes: list[str],
     ) -> Phantom:
-        """What the header of a trace says of the GPU."""
+        """The GPU's entry in the header of a trace."""
         return {
             "engine": engine,
             "gpu": machine.gpu,
@@ -72,12 +72,12 @@ class Outcome:
         }
 
 
-#: What a terminal takes as a colour or a style.
+#: Escape sequences for colours and styles.
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def outcome_of(error: BaseException) -> tuple[PhantomEnd, str]:
-    """How a program that raised ended, and what it died of."""
+    """The kind of end and the error text of a program that raised."""
     if isinstance(error, EnoughSteps):
         return "steps", ""
     if isinstance(error, SystemExit):
@@ -94,8 +94,8 @@ def outcome_of(error: BaseException) -> tuple[PhantomEnd, str]:
 
 
 def _sentence(message: str) -> str:
-    """The line of an error's message that says what failed, without colours of a terminal."""
+    """The line of an error message that says what failed, without escape sequences."""
     lines = [line for line in map(str.strip, _STYLE.sub("", message).splitlines()) if line]
-    # `torch.multiprocessing` quotes the traceback of the child, which ends with the child's error.
+    # `torch.multiprocessing` quotes the child's traceback, whose last line is the error.
     has_traceback = "Traceback (most recent call last):" in lines
     return lines[-1 if has_traceback else 0] if lines else ""

@@ -1,10 +1,10 @@
-"""The traces of a program's processes: one answer from all, and where they stay.
+"""The traces of a program's processes: combines them into one estimate, and moves them to `-o`.
 
 Every process that allocated on a GPU keeps its trace. One trace goes where `output_path` says.
 Several go into the folder that was named; where a file was named, into a folder of that name
-without `.flood`. Sees: the folder in which child processes left theirs. Talks to: `_core`,
-`output_path`. Asks the lock of a recording whether it still runs: a process number may be another
-PID namespace's.
+without `.flood`. Sees: the folder in which child processes wrote theirs. Talks to: `_core`,
+`output_path`. The lock of a recording shows whether it still runs: a PID may belong to another PID
+namespace.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from floodmark.estimate import child_processes
 from floodmark.recording.output_path import remove_traces
 from floodmark.reports.trace import Estimate, Trace
 
-#: So long a child process may outlive the program before it is answered without its end.
+#: How long to wait for child processes that outlive the program.
 _SECONDS_AFTER = 10.0
 _SECONDS_BETWEEN = 0.05
 
@@ -65,12 +65,12 @@ class Traces:
 
     @classmethod
     def open(cls, path: Path, folder: Path | None, pid: int) -> Traces | None:
-        """None where the process did not begin to record."""
+        """Read the traces of the process `pid`; None if it did not begin to record."""
         main = _opened(path)
         return cls(main, folder) if main is not None and main.pid == pid else None
 
     def _child(self, path: Path) -> _Recorded | None:
-        """The trace of a child process; a note where it cannot be read."""
+        """The trace of a child process; None, and a note, if it cannot be read."""
         try:
             return _Recorded(path, Trace.open(path))
         except (OSError, _core.FloodmarkError) as error:
@@ -80,7 +80,7 @@ class Traces:
             return None
 
     def _written(self, folder: Path) -> list[Path]:
-        """All traces, when no process writes any more, or after a while."""
+        """All traces, once no process writes any more or the wait is over."""
         until = time.monotonic() + _SECONDS_AFTER
         while True:
             paths = sorted(folder.glob("*.flood"))
@@ -95,10 +95,10 @@ class Traces:
     def estimate(
         self, error: str, cost: str | None = None, *, rerun: Estimate | None = None
     ) -> Estimate:
-        """Whether all of it fits; `error` is what the first process ended with.
+        """The estimate of all processes; `error` is that of the first one.
 
-        `cost` is what it measured after its recording had ended, as JSON. `rerun` is of the same
-        program with more memory.
+        `cost` is the JSON of the cost that the first process measured after its recording. `rerun`
+        is the estimate of the same program with more memory.
         """
         ended = self._main.trace.header["phantom"]["ended"]
         notes = list(self._notes)
@@ -121,7 +121,7 @@ class Traces:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def move_to_output(self, request: _core.RunRequest) -> Path:
-        """Put the traces that count where they stay, and remove the others; returns the output."""
+        """Move the traces that count to their output, and remove the others; returns the output."""
         main = self._main.path
         kept = self._children
         if self._main.uses_gpu() or not kept:
@@ -145,14 +145,14 @@ class Traces:
 
 
 def output_of(path: Path, request: _core.RunRequest) -> Path:
-    """What was asked for: the trace itself, or the folder that it is in."""
+    """The requested output: the trace itself, or its folder."""
     if request.output is not None:
         return path if Path(request.output).suffix == path.suffix else path.parent
     return path.parent if path.name.startswith("rank-") else path
 
 
 def _names(kept: list[_Recorded], main: Path) -> dict[Path, str]:
-    """By rank where each has its own, by process otherwise."""
+    """File names by rank if every trace has its own rank, otherwise by process."""
     ranks = [one.rank for one in kept]
     if None not in ranks and len(set(ranks)) == len(ranks):
         return {one.path: f"rank-{one.rank:04}.flood" for one in kept}
@@ -164,7 +164,7 @@ def _names(kept: list[_Recorded], main: Path) -> dict[Path, str]:
 
 
 def _free(path: Path, one: _Recorded) -> Path:
-    """A name that no other trace has: a process that replaces itself (`os.execv`) leaves two."""
+    """A name that no other trace has: a process that calls `os.execv` writes two traces."""
     number, free = 1, path
     while free.exists() and free != one.path:
         number += 1
@@ -173,7 +173,7 @@ def _free(path: Path, one: _Recorded) -> Path:
 
 
 def _free_folder(path: Path, *, may_replace: bool) -> Path:
-    """A name for a folder that is made; one that holds traces alone may be replaced."""
+    """A free name for a new folder; a folder that has only traces may be replaced."""
     if may_replace and path.is_dir() and remove_traces(path):
         return path
     number, free = 1, path
@@ -184,7 +184,7 @@ def _free_folder(path: Path, *, may_replace: bool) -> Path:
 
 
 def _pid_in(path: Path) -> int:
-    """The process that wrote a trace, by its name (`trace_path`)."""
+    """The PID in the name of a trace (`trace_path`)."""
     return int(path.name.partition("-")[0])
 
 

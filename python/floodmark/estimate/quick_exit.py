@@ -1,10 +1,10 @@
-"""Leaves a fork of a warm process without tearing down what it has imported.
+"""Ends a fork of a warm process without destroying the imported modules.
 
 Python destroys every module at the end of a process. With torch and other libraries that takes a
 second, and in a fork it frees nothing but copies. So a fork whose exit status is known leaves as
 soon as the exit handlers of the program and of the recorder have run and its files are flushed.
-To look for such files among all objects would copy most of the memory that the fork shares, so that
-is done only where it has opened one. Does nothing in any other process.
+Searching all objects for such files would copy most of the shared memory, so the fork searches only
+if it has opened a file. Does nothing in any other process.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import sys
 from pathlib import Path
 
 _is_fork = False
-#: The descriptors that the fork was born with.
+#: The descriptors that were open at the fork.
 _inherited: frozenset[int] = frozenset()
 _status: int | None = None
 
 
 def in_fork() -> None:
-    """This process is a fork of a warm one, before its run. First in, last out."""
+    """Register in a fork, before its run: the handler then runs last."""
     global _is_fork, _inherited
     _is_fork = True
     _inherited = frozenset(_descriptors() or ())
@@ -33,7 +33,7 @@ def in_fork() -> None:
 
 
 def note(status: object) -> None:
-    """The run has ended with this status, or with this argument of `SystemExit`."""
+    """Set the exit status of the run, or the argument of its `SystemExit`."""
     global _status
     if status is None:
         _status = 0
@@ -52,7 +52,7 @@ def _leave() -> None:
 
 
 def _may_have_unwritten_files() -> bool:
-    """Whether a file is open for writing that this fork has opened."""
+    """Whether this fork has opened a file for writing that is still open."""
     descriptors = _descriptors()
     return descriptors is None or any(map(_is_written_file, descriptors - _inherited))
 
@@ -71,5 +71,5 @@ def _is_written_file(descriptor: int) -> bool:
         is_read_only = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
         return not is_read_only and stat.S_ISREG(os.fstat(descriptor).st_mode)
     except OSError:
-        # Closed in the meantime: it was that of the folder.
+        # The descriptor of `/proc/self/fd` itself, which is closed again.
         return False

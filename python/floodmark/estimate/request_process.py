@@ -2,8 +2,8 @@
 
     python -m floodmark.estimate.request_process REQUEST PROGRAM [ARGUMENT]...
 
-`REQUEST` is a file: the request as JSON, after the command line was parsed. It names the program
-too; the words behind it are the same ones, as Python decodes a command line.
+`REQUEST` is a file with the parsed request as JSON. It names the program too; the arguments repeat
+it as Python decodes a command line.
 
 Sees: its command line. Talks to: `command`.
 """
@@ -18,7 +18,7 @@ from floodmark.estimate.command import estimate
 
 
 def main() -> int:
-    """Answer the request; the exit status."""
+    """Answer the request; returns the exit status."""
     text = Path(sys.argv[1]).read_text(encoding="utf-8")
     return estimate(_core.EstimateRequest.from_json(text))
 

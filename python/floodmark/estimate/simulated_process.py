@@ -1,6 +1,6 @@
-"""A process on a simulated GPU, while it is recorded: its steps, its forks and its end.
+"""A recorded process on a simulated GPU: its steps, its forks and its end.
 
-Sees: torch when it is imported, and how this process ends. Talks to: the recorder, the engine's
+Sees: torch once it is imported, and the end of this process. Talks to: the recorder, the engine's
 session, `recording.steps`. Does not see other processes.
 """
 
@@ -27,12 +27,12 @@ from floodmark.recording.import_watch import ImportWatch
 from floodmark.recording.recorder import Recorder
 from floodmark.recording.steps import Progress, StepWatch
 
-#: For the recorder's writer, which needs a few milliseconds.
+#: How long to wait for the recorder's writer, which needs a few milliseconds.
 _WAIT_MILLIS = 1000
 
 
 class Simulated:
-    """From `begin` until the process ends: also by `os._exit`, past the handlers of `atexit`."""
+    """Records from `begin` to the end of the process, also if that is `os._exit`."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class Simulated:
         )
 
     def begin(self) -> None:
-        """Count steps, and see how the process ends."""
-        # First in, last out: what the program does at its exit is still recorded.
+        """Count steps, and register for the end of the process."""
+        # Registered first, so it runs last: the program's exit handlers are still recorded.
         atexit.register(self.finish)
         _before_exit(self._leave)
-        # After the recorder, whose own hooks then come first.
+        # Watch after the recorder, whose hooks then run first.
         ImportWatch("torch", self._attach)
 
     def finish(self) -> None:
@@ -114,24 +114,24 @@ class Simulated:
         return last is not None and last == before
 
     def _note_rank(self) -> None:
-        """A rank that no variable has: `init_process_group(rank=…)`."""
+        """Set a rank that only `init_process_group(rank=…)` got, not the environment."""
         c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
         if c10d is not None and c10d.is_initialized():
             (self._fork or self._recorder).set_rank(c10d.get_rank(), c10d.get_world_size())
 
     def _end_by_steps(self) -> None:
-        """Say it now: what the program makes of its end, and how it leaves, is not known yet."""
+        """Write the end into the trace now: the program may catch it or exit in any way."""
         self._session.outcome.end_by_steps()
         (self._fork or self._recorder).refresh()
 
     def _goes_on(self) -> bool:
-        """Enough steps are recorded; whether further ones are measured."""
+        """Called after enough recorded steps; returns whether to measure further ones."""
         if self._measure is None or os.getpid() != self._pid:
             return False
         if self._recorder.is_open:
             self._session.outcome.end_by_steps()
             self._recorder.stop()
-            # The hooks of the recorder would count as time of the program.
+            # The recorder's hooks would add to the program's time.
             _core.disarm()
             self._measure.begin()
             return True
@@ -147,7 +147,7 @@ class Simulated:
             torch_private.when_cuda_is_ready(torch, self._record_fork)
 
     def _record_fork(self) -> None:
-        """CUDA is ready. In a fork of the process that is recorded, record this one too."""
+        """In a fork of a recorded process, start a recording once CUDA is ready."""
         if os.getpid() == self._pid or self._fork is not None or self._folder is None:
             return
         with contextlib.suppress(Exception):
@@ -161,7 +161,7 @@ def trace_path(folder: Path) -> Path:
 
 
 def _before_exit(call: Callable[[int], None]) -> None:
-    """Call it with the status where the process leaves by `os._exit`."""
+    """Call `call` with the status before `os._exit` ends the process."""
     leave = os._exit
 
     def _exit(status: int) -> Any:

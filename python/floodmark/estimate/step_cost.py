@@ -1,10 +1,10 @@
-"""What a step costs, measured in further steps after those that are recorded.
+"""Measures the cost of a step in further steps after the recorded ones.
 
-The recording has ended then, so nothing here changes what it says. The operators of the first
-further step are counted. The next steps run as they would on a GPU, without a recorder and without
-following values: no kernel runs, so the processor time of a step is what the host takes for it, and
-the least of them is the answer. Values that the program reads are those of the first further step.
-A step that still does something else, by the number of its allocations, does not count.
+The recording has ended by then, so this cannot change it. The first further step counts operators.
+The next ones run as on a GPU, without a recorder and without computed values: no kernel runs, so
+the processor time of a step is the host's time for it, and the shortest one is the answer. The
+program reads the values of the first further step again. A step with a different number of
+allocations does not count.
 
 Sees: the ends of steps, torch's counters, reads of values. Talks to: `operator_cost`, the phantom,
 and the process that waits for this one, by a file.
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from floodmark.estimate.device.library import Phantom
     from floodmark.reports.answer_types import StepCost
 
-#: At most this many steps are timed, and no further one after this processor time: the least of
-#: several short steps is what other processes disturbed least.
+#: The limits of timed steps and of their processor time. The shortest of several steps is the one
+#: that other processes disturbed least.
 _TIMED_STEPS = 3
 _TIMED_NANOS = 500_000_000
 
-#: Steps whose allocations differ by more than one in this many do not do the same.
+#: Steps count as equal if their numbers of allocations differ by at most one in this many.
 _ALIKE = 50
 
 _NAME = "step-cost.json"
 
 
 class StepMeasure:
-    """Counts the operators of one step, then takes the time of some."""
+    """Counts the operators of one step, then times further ones."""
 
     def __init__(self, folder: Path, phantom: Phantom) -> None:
         self._path = folder / _NAME
@@ -52,27 +52,27 @@ class StepMeasure:
         self._cost: StepCost | None = None
         self._timed = 0
         self._timed_nanos = 0
-        #: When the step began: processor time, and allocations until then.
+        #: Processor time and number of allocations at the begin of the step.
         self._began = 0
         self._allocated = 0
-        #: How many allocations the last recorded step made.
+        #: The number of allocations of the last recorded step.
         self._allocations = 0
 
     def recorded_step_ended(self, torch: Any) -> None:
-        """A step that is recorded has ended."""
+        """A recorded step has ended."""
         self._torch = torch
         self._allocations = self._allocations_until_now() - self._allocated
         self._begin_step()
 
     def begin(self) -> None:
-        """The recorded steps are over, and a further one begins."""
+        """Begin to measure after the last recorded step."""
         self._counter = OperatorCounter()
         self._counter.attach(self._torch)
         self._reads = _Reads(self._torch)
         self._begin_step()
 
     def goes_on(self) -> bool:
-        """A further step has ended; whether one more is wanted."""
+        """End a further step; returns whether to run one more."""
         taken = time.process_time_ns() - self._began
         allocations = self._allocations_until_now() - self._allocated
         if self._counter is not None:
@@ -89,7 +89,7 @@ class StepMeasure:
         counter.step_ended()
         self._cost = counter.cost()
         self._write()
-        # Under a mode of the program's own, the time of a step is not the program's.
+        # Another mode is above the counting one, which therefore stays and adds to a step's time.
         if not counter.detach():
             return False
         self._phantom.stop_following()
@@ -125,7 +125,7 @@ class StepMeasure:
 
 
 class _Reads:
-    """The values that a step reads from a GPU, which every further step then reads again."""
+    """Records the values that a step reads from the GPU, and repeats them in later steps."""
 
     _NAMES = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__")
 
@@ -136,7 +136,7 @@ class _Reads:
             setattr(torch.Tensor, name, self._reading(getattr(torch.Tensor, name)))
 
     def repeat(self) -> None:
-        """A step begins that reads the same."""
+        """Begin a step that reads the recorded values again."""
         self._waiting = deque(self._values)
 
     def _reading(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -155,7 +155,7 @@ class _Reads:
 
 
 def measured_in(folder: Path | None) -> str | None:
-    """What the process of the program has measured, as JSON."""
+    """The measured cost that the program's process has written, as JSON."""
     if folder is None:
         return None
     try:

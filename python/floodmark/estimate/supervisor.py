@@ -1,9 +1,8 @@
-"""A process that waits for a program, so that something can be said after it ended in any way.
+"""Runs a program in a fork, so that this process can answer however the program ends.
 
-The program runs in a fork. Signals that another process sends to the waiting one are passed on;
-those of a terminal reach both. The program is killed when the waiting process is, and that one when
-the `floodmark fit` or `floodmark mcp` that started it is. Sees: processes and signals. Knows
-nothing of traces.
+This process forwards signals of other processes to the program; signals of a terminal reach both.
+The program is killed when this process ends, and this one when the `floodmark fit` or `floodmark
+mcp` that started it ends. Sees: processes and signals. Knows nothing of traces.
 """
 
 from __future__ import annotations
@@ -24,27 +23,27 @@ _PASSED_ON = {
     signal.SIGUSR2,
 }
 _PR_SET_PDEATHSIG = 1
-#: The process that started this one and must not be outlived by it. `floodmark fit` and
+#: The PID of the process that started this one; this one ends with it. `floodmark fit` and
 #: `floodmark mcp` set it.
 _VARIABLE = "FLOODMARK_ENDS_WITH"
 
 
 class Child:
-    """The process of the program, seen from the one that waits."""
+    """The process of the program, for its parent."""
 
     def __init__(self, pid: int, mask: set[signal.Signals]) -> None:
         self.pid = pid
         self._mask = mask
 
     def wait(self) -> int:
-        """Wait for its end; the status is that of `os.waitpid`."""
+        """Wait for its end; returns the status of `os.waitpid`."""
         status = self._ended()
         while status is None:
             info = signal.sigwaitinfo(_PASSED_ON | {signal.SIGCHLD})
             if info.si_signo == signal.SIGCHLD:
                 status = self._ended()
             elif info.si_code <= 0:
-                # Sent by a process. What the kernel sends for a terminal, the program has too.
+                # Sent by a process. A signal of a terminal has reached the program too.
                 os.kill(self.pid, info.si_signo)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         return status
@@ -55,12 +54,12 @@ class Child:
 
 
 def fork() -> Child | None:
-    """Fork: the process to wait for, or None in that process itself."""
+    """Fork; returns the child to wait for, and None in the child itself."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON | {signal.SIGCHLD})
-    # Where it is ignored there is no status to wait for.
+    # With `SIGCHLD` ignored, there would be no status to wait for.
     of_children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     parent = os.getpid()
     pid = os.fork()
@@ -73,19 +72,19 @@ def fork() -> Child | None:
 
 
 def let_end_with(starter: int) -> None:
-    """Say which process this one must not outlive, for `end_with_starter`."""
+    """Set the process for `end_with_starter`."""
     os.environ[_VARIABLE] = str(starter)
 
 
 def end_with_starter() -> None:
-    """Let this process be killed when the one that started it is."""
+    """Kill this process when the one that started it ends."""
     starter = os.environ.pop(_VARIABLE, "")
     if starter.isdigit():
         end_with(int(starter))
 
 
 def end_with(parent: int) -> None:
-    """Let this process be killed when its parent is."""
+    """Kill this process when its parent ends."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
@@ -93,7 +92,7 @@ def end_with(parent: int) -> None:
 
 
 def error_of(status: int) -> str:
-    """What a program that ended with this status failed with; empty where it did not."""
+    """The error of a program that ended with this status; empty after success."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         with contextlib.suppress(ValueError):
@@ -104,7 +103,7 @@ def error_of(status: int) -> str:
 
 
 def end_like(status: int) -> int:
-    """The exit status of the program; where a signal killed it, the same kills this process."""
+    """The program's exit status; if a signal killed it, kill this process with the same signal."""
     if not os.WIFSIGNALED(status):
         return os.WEXITSTATUS(status)
     number = os.WTERMSIG(status)
@@ -112,7 +111,7 @@ def end_like(status: int) -> int:
         with contextlib.suppress(Exception):
             stream.flush()
     with contextlib.suppress(OSError, ValueError):
-        # One memory dump is enough.
+        # Write no second core dump.
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     with contextlib.suppress(OSError, ValueError):
         signal.signal(number, signal.SIG_DFL)

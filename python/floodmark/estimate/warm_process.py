@@ -1,12 +1,12 @@
-"""A process that has imported what a program needs, and forks for each run of it.
+"""A process with a program's imports that forks for each run of it.
 
     python -m floodmark.estimate.warm_process IMPORTS
 
-`floodmark fit` and `floodmark plan` start one with the first run of a program. It imports what that
-run writes into `IMPORTS` while it is written, and then gets a line of JSON for each further run. A
-fork does what `request_process` does, but finds torch and the other installed libraries imported.
-CUDA begins in the fork, never here. Where forking is not safe, because a library has started a
-thread or CUDA, it says so and ends.
+`floodmark fit` and `floodmark plan` start one with the first run of a program. It imports the
+modules that this run lists in `IMPORTS` while it runs, and then gets a line of JSON for each
+further run. A fork does what `request_process` does, but torch and the other installed libraries
+are imported already. CUDA is initialised in the fork, never here. If forking is not safe because a
+library has started a thread or CUDA, the process prints `unsafe` and ends.
 
 Sees: standard input and output. Talks to: `command`, `simulated_gpu`. Does not see programs.
 """
@@ -34,19 +34,19 @@ from floodmark.estimate.phantom import simulated_gpu
 #: Programs close the low descriptors; ours is above them.
 _LOWEST_DESCRIPTOR = 900
 
-#: Threads of libraries that start them anew in a fork: jemalloc's, in pyarrow.
+#: Threads that their library restarts in a fork: jemalloc's, in pyarrow.
 _KNOW_OF_FORKS = frozenset({"jemalloc_bg_thd"})
 
-#: How often the log of the first run is read.
+#: Seconds between two reads of the first run's log.
 _SECONDS_BETWEEN = 0.02
 
 
 class UnsafeError(Exception):
-    """Why this process must not be forked."""
+    """This process must not be forked; the message is the reason."""
 
 
 class Request(TypedDict):
-    """A run."""
+    """One run of the program."""
 
     id: int
     #: An `_core.EstimateRequest` as JSON.
@@ -60,7 +60,7 @@ class Request(TypedDict):
 
 
 def main() -> int:
-    """Import, then fork for each request; the exit status. In a fork, that of the run."""
+    """Import, then fork for each request; returns the exit status, in a fork that of the run."""
     lines = _lines(Path(sys.argv[1]))
     environment, path = dict(os.environ), list(sys.path)
     answers = _move_stdout()
@@ -71,7 +71,7 @@ def main() -> int:
         if run["engine"] == "phantom":
             simulated_gpu.prepare(_core.PhantomMachine.from_json(run["machine"]))
         of_gpu = {key: value for key, value in os.environ.items() if environment.get(key) != value}
-        # `torch.cuda.is_available()` then asks NVML: after it has asked CUDA, no fork can use it.
+        # `torch.cuda.is_available()` then uses NVML: after a call of CUDA, no fork could use CUDA.
         os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
         if not _import_all(lines):
             return 1
@@ -82,23 +82,23 @@ def main() -> int:
     os.write(answers, b"ready\n")
     request = _serve(answers)
     if request is None:
-        # What the libraries would do at the end of a program is not needed here.
+        # The libraries' exit handlers are not needed here.
         _run_exit_handlers()
         os._exit(0)
     quick_exit.in_fork()
     os.environ.clear()
     os.environ.update(environment)
     os.environ.update(request["environment"])
-    # The first removes it, the others stay for the compilers that look for a driver.
+    # The first entry removes it; the others stay for compilers that look for a driver.
     os.environ.update(of_gpu)
     supervisor.let_end_with(os.getppid())
     sys.path[:] = path
-    # As that of `request_process`.
+    # The same first entry as in `request_process`.
     words = ["", *request["words"]]
     sys.argv = [sys.argv[0], *words]
     sys.orig_argv = [sys.orig_argv[0], "-m", "floodmark.estimate.request_process", *words]
     status = estimate(_core.EstimateRequest.from_json(json.dumps(request["estimate"])))
-    # The process that answers comes here, and that of a program which has ended by itself.
+    # Both the answering process and that of a finished program reach this line.
     quick_exit.note(status)
     return status
 
@@ -119,7 +119,7 @@ def _move_stdout() -> int:
 
 
 def _lines(path: Path) -> Iterator[Any]:
-    """The lines of a log that is being written, until this process is no longer needed."""
+    """The lines of a log while it is written, until the starter no longer needs this process."""
     received, at = b"", 0
     while True:
         with contextlib.suppress(OSError), path.open("rb") as log:
@@ -128,15 +128,15 @@ def _lines(path: Path) -> Iterator[Any]:
             at += len(data)
             *lines, received = (received + data).split(b"\n")
             yield from map(json.loads, lines)
-        # No request comes before the answer: standard input is at its end, or silent.
+        # No request comes before the answer: standard input is empty or closed.
         if select.select([0], [], [], _SECONDS_BETWEEN)[0]:
             return
 
 
 def _import_all(lines: Iterator[Import]) -> bool:
-    """Import what the first run does, in its order, with the environment that it had then.
+    """Import what the first run imports, in its order and with its environment.
 
-    Whether that run has ended as it should.
+    Returns whether that run has ended normally.
     """
     before = list(sys.path)
     for one in lines:
@@ -147,14 +147,14 @@ def _import_all(lines: Iterator[Import]) -> bool:
             raise UnsafeError("the program sets the allocator before it imports torch")
         sys.path[0] = one["first_path"]
         change_environment(one["environment"])
-        # What fails here fails in the program, or is imported there.
+        # A module that fails here also fails in the program, or is imported there.
         with contextlib.suppress(Exception):
             importlib.import_module(one["name"])
     return False
 
 
 def _check_forks() -> None:
-    """Raise an `UnsafeError` where a fork would not be what a new process is."""
+    """Raise `UnsafeError` if a fork would differ from a new process."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         raise UnsafeError("a library initialises CUDA when it is imported")
@@ -165,7 +165,7 @@ def _check_forks() -> None:
     _, status = os.waitpid(child, 0)
     if status:
         raise UnsafeError("a library asks CUDA for its devices when it is imported")
-    # Pools that know of forks (OpenBLAS) have ended their threads for this one.
+    # Pools that handle forks (OpenBLAS) have ended their threads before this one.
     with contextlib.suppress(OSError):
         threads = [(task / "comm").read_text().strip() for task in _other_threads()]
         if not _KNOW_OF_FORKS.issuperset(threads):
@@ -178,7 +178,7 @@ def _other_threads() -> Iterator[Path]:
 
 
 def _serve(answers: int) -> Request | None:
-    """Fork for each request, and answer when it has ended. A fork returns with its request."""
+    """Fork for each request, and answer when it has ended. Returns the request in the fork."""
     woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     of_children = signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakes)
@@ -215,7 +215,7 @@ def _serve(answers: int) -> Request | None:
 
 
 def _redirect(request: Request) -> None:
-    """Give a fork its own standard streams."""
+    """Open a fork's own standard streams."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     files = (
         os.open(os.devnull, os.O_RDONLY),

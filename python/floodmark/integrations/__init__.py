@@ -1,8 +1,7 @@
 """floodmark inside other libraries' training loops.
 
-One small module for each library, which is imported when the module is, and not before. All of
-them record the loop into a trace, and hand on the figures of each step while it runs. Importing
-this package imports none of the modules.
+One small module for each library; only importing that module imports the library. All record the
+loop into a trace, and report the figures of each step while it runs.
 
 | module | what it has | for |
 |---|---|---|

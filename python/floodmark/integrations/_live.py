@@ -1,13 +1,13 @@
-"""The figures of each step, while the recording still runs.
+"""Reads the figures of each step while the recording runs.
 
-The recorder's writer adds up every device anyway, and keeps the totals of each step that ended
-until somebody asks. So nothing is measured a second time, the growing file is not read again, and
-the step does not wait: figures come up to a twentieth of a second after their step, under the name
-that the loop gave it. Only who has to hand them on at once waits, and says how long.
+The recorder's writer computes totals per device anyway, and keeps those of each ended step until
+they are read. So nothing is measured twice, the growing file is not read, and the step does not
+wait: figures arrive up to 50 ms after their step, under the loop's name for it. A caller that needs
+them at once passes how long to wait.
 
-Sees: the steps of its window. Talks to: the recorder, and torch's optimizer hooks where a loop
-reports no steps. Knows no library. Nothing raises into the loop: a failure is said once,
-and the loop goes on.
+Sees: the steps of its window. Talks to: the recorder, and torch's optimizer hooks if a loop reports
+no steps. Knows no library. Nothing raises into the loop: a failure prints one warning, and the loop
+continues.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from floodmark.reports.trace import Trace
 if TYPE_CHECKING:
     from floodmark.reports import answer_types
 
-#: For who hands figures on at once: the writer needs a few milliseconds.
+#: The wait of a caller that needs figures at once: the writer needs a few milliseconds.
 WAIT_MILLIS = 100
-#: When the loop is over.
+#: The wait at the end of the loop.
 LAST_WAIT_MILLIS = 2000
 
 
 @dataclass(frozen=True)
 class Totals:
-    """One device in one step, or in several."""
+    """The totals of one device in one step, or in several."""
 
     #: The peak of allocated bytes.
     peak: int
-    #: What was allocated at the end.
+    #: The allocated bytes at the end.
     allocated: int
-    #: `allocated` less that at the end of the step before; None in the first step.
+    #: `allocated` minus its value in the previous step; None in the first step.
     growth: int | None
     #: The peak of reserved bytes; None on the CPU.
     reserved_peak: int | None
-    #: What was reserved at the end; None on the CPU.
+    #: The reserved bytes at the end; None on the CPU.
     reserved: int | None
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step that ended: which loop it belongs to, its number there, and its totals by device."""
+    """An ended step: its loop, its number there, and its totals by device."""
 
     loop: str
     number: int
@@ -70,7 +70,7 @@ class Step:
 
 
 def merged(steps: Iterable[Step]) -> Step | None:
-    """Several steps as one, under the number of the last; None of none."""
+    """Merge several steps into one with the number of the last; None for no steps."""
     whole: Step | None = None
     for step in steps:
         before = whole.devices if whole is not None else {}
@@ -95,18 +95,18 @@ def _joined(one: Totals, next_one: Totals) -> Totals:
 
 @dataclass(frozen=True)
 class TracePath:
-    """Where a trace is to be, and which process of how many writes it."""
+    """The path of a trace, and the rank and world size of its process."""
 
     path: str | os.PathLike[str]
     rank: int = 0
     world_size: int = 1
 
     def free_path(self) -> Path:
-        """Every process of several has a file of its own: `fit.rank-0001.flood`."""
+        """The path with the rank if there are several processes: `fit.rank-0001.flood`."""
         path = Path(self.path)
         if self.world_size > 1:
             path = path.with_name(f"{path.stem}.rank-{self.rank:04}{path.suffix}")
-        # One that was killed has left its journal, with which its trace is still whole.
+        # A killed process leaves its journal, from which its trace can be completed.
         number, free = 1, path
         while free.with_name(f"{free.name}.journal").exists():
             number += 1
@@ -117,8 +117,8 @@ class TracePath:
 class Live:
     """A recording of a loop, with its steps.
 
-    It is a recording of its own, also where another one runs (`floodmark run`, `floodmark.trace`):
-    the other one does not see its steps, and goes on after it.
+    It is independent of other recordings (`floodmark run`, `floodmark.trace`), which do not get its
+    steps.
     """
 
     def __init__(self, path: TracePath, options: TraceOptions) -> None:
@@ -133,28 +133,28 @@ class Live:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is something to tell."""
+        """Whether the recording is open."""
         return self.recorder.is_open
 
     def end_step(self, loop: str, number: int) -> None:
-        """A step of a loop ended; it will be logged under this name."""
+        """End a step, which is logged under this loop and number."""
         ended = self.recorder.step()
         if ended is not None:
             self._names[ended] = (loop, number)
 
-    def follow_optimizers(self, loop: str, tell: Callable[[], None]) -> None:
-        """Every step of an optimizer ends one of the loop. `tell` is called after it."""
+    def follow_optimizers(self, loop: str, on_step: Callable[[], None]) -> None:
+        """End a step of the loop at every optimizer step, then call `on_step`."""
         import torch
 
         def ended(_: object, count: int) -> None:
             self.end_step(loop, count - 1)
-            tell()
+            on_step()
 
         self._watch = StepWatch(None, ended)
         self._watch.attach(torch)
 
     def take(self, wait_millis: int = 0) -> list[Step]:
-        """The steps that became known since the last call.
+        """The steps that ended since the last call.
 
         A step that the user ended with `floodmark.step` is part of the next one of the loop.
         """
@@ -172,7 +172,7 @@ class Live:
             whole = merged(Step(loop, number, {row["device"]: self._totals(row)}) for row in rows)
             if whole is not None:
                 steps.append(whole)
-        # In a step before these nothing had been allocated anywhere.
+        # Before the first step nothing was allocated.
         self._names = {at: name for at, name in self._names.items() if at >= self._first}
         return steps
 
@@ -190,21 +190,21 @@ class Live:
         )
 
     def stop(self) -> Trace | None:
-        """End the recording, and read it; None where nothing came of it."""
+        """End the recording, and read it; None if nothing was recorded."""
         self.release()
         with contextlib.suppress(_core.FloodmarkError):
             return self.recorder.trace
         return None
 
     def release(self) -> None:
-        """Take hooks off, and leave a recording of ours as a whole file."""
+        """Remove the hooks, and finish the file of the recording."""
         if self._watch is not None:
             self._watch.detach()
         self.recorder.stop()
 
 
 def say_end(trace: Trace | None, path: Path | None, error: BaseException | None = None) -> None:
-    """Say what the recording came to; after an error that was about memory, why it ran out."""
+    """Print a summary of the recording; after an out-of-memory error, why memory ran out."""
     if trace is None:
         return
     say(f"recorded into {path}")
@@ -216,7 +216,7 @@ def say_end(trace: Trace | None, path: Path | None, error: BaseException | None 
 
 
 def is_about_memory(error: BaseException | None) -> bool:
-    """Whether an error, or what led to it, is torch's `OutOfMemoryError`."""
+    """Whether an error or one of its causes is torch's `OutOfMemoryError`."""
     seen = 0
     while error is not None and seen < 10:
         if any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__):
@@ -227,17 +227,18 @@ def is_about_memory(error: BaseException | None) -> bool:
 
 
 class Guarded:
-    """What is called by somebody's loop: its methods raise nothing, see `guarded`."""
+    """The base of callbacks in a loop: methods with `guarded` do not raise."""
 
     def __init__(self) -> None:
         self.live: Live | None = None
         self.failure = ""
 
     def give_up(self, error: Exception) -> None:
-        """Something of ours failed: say it once, leave the trace whole, and do nothing any more."""
+        """After an error of ours: print one warning, finish the trace, and do nothing from then
+        on."""
         if not self.failure:
             self.failure = repr(error)
-            say(f"memory is not logged any more, the program continues: {error!r}")
+            say(f"memory is no longer logged, the program continues: {error!r}")
         live, self.live = self.live, None
         with contextlib.suppress(Exception):
             if live is not None:
@@ -248,7 +249,7 @@ _Method = TypeVar("_Method", bound=Callable[..., None])
 
 
 def guarded(method: _Method) -> _Method:
-    """No `Exception` comes out of the method; after a failure it does nothing."""
+    """Wrap a method so that it raises no `Exception`; after a failure it does nothing."""
 
     @functools.wraps(method)
     def call(self: Guarded, *args: Any, **kwargs: Any) -> None:

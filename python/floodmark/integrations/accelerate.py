@@ -6,13 +6,13 @@
     accelerator = Accelerator(log_with=[memory])
 
 Records from `init_trackers` to `end_training`, a file for each process. Every `accelerator.log`
-adds a line to a `.jsonl` beside the trace: the step, the values, and how high memory stood since
-the line before. `memory.metrics()` gives the same figures for the values that other trackers log.
+adds a line to a `.jsonl` beside the trace: the step, the values, and the peak of memory since the
+previous line. `memory.metrics()` gives the same figures for the values that other trackers log.
 
-Steps are those of the optimizers, as `accelerate` makes them: batches whose gradients are
-accumulated belong together. Where there is no optimizer, each `accelerator.log` ends a step.
+Steps are those of the optimizers: batches whose gradients are accumulated belong to one step.
+Without an optimizer, each `accelerator.log` ends a step.
 
-Sees: what accelerate tells a tracker. Talks to: `_live`. Knows nothing of the probe.
+Sees: accelerate's calls of a tracker. Talks to: `_live`. Knows nothing of the probe.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 
 
 class FloodmarkTracker(Guarded, GeneralTracker):  # type: ignore[misc]
-    """Records a training and notes how high memory stood.
+    """Records a training and logs the peaks of memory.
 
-    `path` is the trace. Where there are several processes, each has its rank in the name.
-    With `summary=False` nothing is said at the end. Other options are those of `floodmark.trace`.
+    `path` is the trace. With several processes, each adds its rank to the name. `summary=False`
+    prints no summary at the end. Other options are those of `floodmark.trace`.
     """
 
     name = "floodmark"
     requires_logging_directory = False
-    # Every process has memory of its own.
+    # Run on every process: each has its own memory.
     main_process_only = False
 
     def __init__(
@@ -79,12 +79,12 @@ class FloodmarkTracker(Guarded, GeneralTracker):  # type: ignore[misc]
 
     @property
     def tracker(self) -> Recorder | None:
-        """The recording; after the end its `trace` can be asked. None where it is another's."""
+        """The recording, whose `trace` answers questions after the end; None if it does not run."""
         return self._recorder
 
     @guarded
     def start(self) -> None:
-        """`init_trackers` was called."""
+        """Begin to record; called by `init_trackers`."""
         state = PartialState()
         self._is_first = bool(state.is_main_process)
         place = TracePath(self._path, int(state.process_index), int(state.num_processes))
@@ -107,11 +107,11 @@ class FloodmarkTracker(Guarded, GeneralTracker):  # type: ignore[misc]
 
     @guarded
     def store_init_configuration(self, values: dict[str, Any]) -> None:
-        """The first line: the configuration."""
+        """Write the configuration as the first line."""
         self._write(config=values)
 
     def metrics(self) -> dict[str, int]:
-        """How high memory stood since the last `log`, in bytes; the next `log` notes the same."""
+        """The peaks since the last `log`, in bytes; the next `log` writes the same."""
         try:
             self._catch_up()
         except Exception as error:
@@ -129,7 +129,7 @@ class FloodmarkTracker(Guarded, GeneralTracker):  # type: ignore[misc]
 
     @guarded
     def log(self, values: dict[str, Any], step: int | None = None, **_: Any) -> None:
-        """`accelerator.log` was called."""
+        """Write a line; called by `accelerator.log`."""
         self._catch_up()
         known, self._known = self._known, []
         self._steps, self._has_said = 0, False
@@ -138,7 +138,7 @@ class FloodmarkTracker(Guarded, GeneralTracker):  # type: ignore[misc]
 
     @guarded
     def finish(self) -> None:
-        """`end_training` was called."""
+        """End the recording; called by `end_training`."""
         live, self.live = self.live, None
         if live is None:
             return

@@ -2,7 +2,7 @@
 
 Talks to: IPython's shell. From `%load_ext` on, the file name of a cell's code is `cell [3]`, so a
 line of it is `cell [3]:5` in every report, in the trace and on the page. `%unload_ext` restores the
-names, which the debugger of Jupyter needs.
+names that Jupyter's debugger needs.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class _Options(argparse.ArgumentParser):
 
 
 class _CellNames:
-    """Stands in for a method of IPython's compiler: the code of a cell is named by its number."""
+    """Replaces a method of IPython's compiler that returns the file name of a cell's code."""
 
     def __init__(self, compiler: Any) -> None:
         self._compiler = compiler
         self.number = 0
-        """That of the cell that was compiled last: the one that runs."""
+        """The number of the last compiled cell: the one that runs."""
 
     def __call__(self, raw_code: str, transformed_code: str, number: int) -> str:
         if number:
@@ -94,11 +94,11 @@ def _magics(shell: Any, names: _CellNames) -> dict[str, Magic]:
 
 @contextmanager
 def _shown_at_end(show: Callable[[], None]) -> Iterator[None]:
-    """Call `show` after the block, also where it raises: the shell then shows the traceback."""
+    """Call `show` after the block, also if it raises: the shell then shows the traceback."""
     try:
         yield
     except BaseException:
-        # What the cell raised is what the user must see.
+        # The exception of the cell is more important than one of `show`.
         with suppress(Exception):
             show()
         raise
@@ -119,15 +119,15 @@ def _estimate_options(line: str) -> argparse.Namespace:
     options = _Options("%%estimate", add_help=False)
     options.add_argument("name", nargs="?", help="variable that gets the estimate")
     options.add_argument("--gpu", default="h200")
-    # The phantom would stay until the kernel ends.
+    # The phantom would stay until Jupyter's kernel ends.
     options.add_argument("--engine", default="fake", choices=("fake", "phantom"))
     return options.parse_args(shlex.split(line))
 
 
 def _run(shell: Any, number: int, magic: str, cell: str) -> Any:
-    """Run the body of a cell as the shell would; the value of its last expression.
+    """Run the body of a cell like the shell; returns the value of its last expression.
 
-    A comment stands for the line of the magic, so lines keep their numbers. Exceptions go on to the
+    A comment replaces the line of the magic, so lines keep their numbers. Exceptions pass to the
     shell, which shows them and fails the cell.
     """
     source = shell.transform_cell(f"# {magic}\n{cell}")

@@ -5,11 +5,11 @@
     trainer = Trainer(callbacks=[FloodmarkCallback()])
 
 Records from before the model is on its device to the end of `fit`, `validate`, `test` or `predict`,
-hands the figures of the steps to the trainer's loggers, and sums up at the end; after an
-`OutOfMemoryError` it says why memory ran out.
+passes the figures of the steps to the trainer's loggers, and prints a summary at the end, or after
+an `OutOfMemoryError` why memory ran out.
 
-The figures go to the loggers directly. `self.log` would put each into a tensor on the device, and
-so change what is measured; and it knows only the step that runs, while figures may come later.
+The figures go to the loggers directly. `self.log` would allocate a tensor on the device for each,
+and accepts figures only for the current step, while some arrive later.
 
 Sees: the trainer's loops. Talks to: `_live`. Knows nothing of the probe.
 """
@@ -52,15 +52,14 @@ _SANITY_CHECK = "sanity_check"
 
 
 class FloodmarkCallback(Guarded, Callback):  # type: ignore[misc]
-    """Records a loop of Lightning and logs how high memory stood.
+    """Records a loop of Lightning and logs the peaks of memory.
 
-    `path` is the trace; by default `memory.flood` in the trainer's `default_root_dir`. Where there
-    are several processes, each has its rank in the name. `steps` are the first training step to
-    record and the first that is not, counted from 0; all by default. `every_n_steps` says how often
-    figures are logged, by default as often as the trainer logs; what is logged is of all steps
-    since the last time, so no peak is missed. `all_ranks` lets every process log, not the first
-    alone. With `summary=False` nothing is said at the end. Other options are those of
-    `floodmark.trace`.
+    `path` is the trace; by default `memory.flood` in the trainer's `default_root_dir`. With several
+    processes, each adds its rank to the name. `steps` are the first training step to record and the
+    first that is not, counted from 0; all by default. `every_n_steps` is the interval of logging,
+    by default the trainer's; each log covers all steps since the previous one, so no peak is
+    missed. With `all_ranks` every process logs, not only the first. `summary=False` prints no
+    summary at the end. Other options are those of `floodmark.trace`.
     """
 
     def __init__(
@@ -93,20 +92,20 @@ class FloodmarkCallback(Guarded, Callback):  # type: ignore[misc]
 
     @guarded
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """The loop begins; the model is not on its device yet."""
+        """Begin to record, before the model is on its device."""
         self._batches.clear()
         if self.live is None and (stage != "fit" or self._steps is None):
             self._begin(trainer)
 
     @guarded
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """A checkpoint may have been loaded: steps go on from there."""
+        """Read the first step, which a checkpoint may have set."""
         self._global_step = int(trainer.global_step)
         self._number = self._global_step // max(1, len(trainer.optimizers))
 
     @guarded
     def on_train_batch_start(self, trainer: Any, *_: Any, **__: Any) -> None:
-        """Begin, where not all steps are asked for."""
+        """Begin to record at the first of the requested steps."""
         if self.live is None and self._steps is not None:
             first, end = self._steps
             if first <= self._number < end:
@@ -114,7 +113,7 @@ class FloodmarkCallback(Guarded, Callback):  # type: ignore[misc]
 
     @guarded
     def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
-        """A step ended, unless gradients are still being accumulated."""
+        """End a step, unless gradients are still being accumulated."""
         step = int(trainer.global_step)
         if trainer.optimizers and step == self._global_step:
             return
@@ -127,54 +126,54 @@ class FloodmarkCallback(Guarded, Callback):  # type: ignore[misc]
             self._finish(trainer, None)
 
     def _end_batch(self, loop: str) -> None:
-        """A batch of a loop without an optimizer is a step, too."""
+        """End a step after each batch of a loop without an optimizer."""
         if self.live is not None:
             self.live.end_step(loop, self._batches.get(loop, 0))
             self._batches[loop] = self._batches.get(loop, 0) + 1
 
     @guarded
     def on_validation_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
-        """As the name says."""
+        """End the step of this batch."""
         self._end_batch(_SANITY_CHECK if trainer.sanity_checking else "validation")
 
     @guarded
     def on_test_batch_end(self, *_: Any, **__: Any) -> None:
-        """As the name says."""
+        """End the step of this batch."""
         self._end_batch("test")
 
     @guarded
     def on_predict_batch_end(self, *_: Any, **__: Any) -> None:
-        """As the name says."""
+        """End the step of this batch."""
         self._end_batch("predict")
 
     @guarded
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """One figure for the whole loop."""
+        """Log one figure for the whole loop."""
         self._log(trainer, WAIT_MILLIS, whole=True)
 
     @guarded
     def on_test_end(self, trainer: Any, pl_module: Any) -> None:
-        """One figure for the whole loop."""
+        """Log one figure for the whole loop."""
         self._log(trainer, WAIT_MILLIS, whole=True)
 
     @guarded
     def on_predict_end(self, trainer: Any, pl_module: Any) -> None:
-        """One figure for the whole loop."""
+        """Log one figure for the whole loop."""
         self._log(trainer, WAIT_MILLIS, whole=True)
 
     @guarded
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """What is still missing."""
+        """Log the remaining steps."""
         self._log(trainer, LAST_WAIT_MILLIS, whole=True)
 
     @guarded
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """The loop failed: the trace is made whole before anything else happens."""
+        """Finish the trace of a loop that failed, before anything else happens."""
         self._finish(trainer, exception)
 
     @guarded
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """The loop is over."""
+        """End the recording."""
         self._finish(trainer, None)
 
     def _finish(self, trainer: Any, error: BaseException | None) -> None:
@@ -188,7 +187,7 @@ class FloodmarkCallback(Guarded, Callback):  # type: ignore[misc]
             say_end(trace, live.recorder.path, error)
 
     def _log(self, trainer: Any, wait_millis: int, *, whole: bool = False) -> None:
-        """Hand on what became known: `every_n_steps`, or all that there is."""
+        """Log the new steps: groups of `every_n_steps`, or all of them."""
         if self.live is None:
             return
         every = max(1, self._every or int(trainer.log_every_n_steps) or 1)
@@ -196,14 +195,14 @@ class FloodmarkCallback(Guarded, Callback):  # type: ignore[misc]
             window = self._window.setdefault(step.loop, [])
             window.append(step)
             if step.loop == _TRAIN and (step.number + 1) % every == 0:
-                self._hand_on(trainer, self._window.pop(_TRAIN))
+                self._pass_to_loggers(trainer, self._window.pop(_TRAIN))
         if whole:
             for loop in list(self._window):
-                self._hand_on(trainer, self._window.pop(loop))
+                self._pass_to_loggers(trainer, self._window.pop(loop))
 
-    def _hand_on(self, trainer: Any, window: list[Step]) -> None:
+    def _pass_to_loggers(self, trainer: Any, window: list[Step]) -> None:
         step = merged(window)
-        # Lightning itself logs nothing of its sanity check.
+        # Lightning does not log its sanity check.
         if (
             step is None
             or step.loop == _SANITY_CHECK

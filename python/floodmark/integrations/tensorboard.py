@@ -1,13 +1,13 @@
-"""Scalars for TensorBoard: how high memory stood in each step, and what filled it.
+"""Scalars for TensorBoard: the peak of each step, and what filled it.
 
     from floodmark.integrations.tensorboard import MemoryScalars
 
     with MemoryScalars("runs/one"):
         train()
 
-Peak, allocated and reserved bytes are written while the program runs, when an optimizer has
-stepped. What a step's peak was made of, by category, and the peaks of its phases are known from the
-whole recording, and written at its end. `write_scalars` writes all of it of any trace.
+Peak, allocated and reserved bytes are written while the program runs, after each optimizer step.
+The categories at a step's peak and the peaks of its phases need the whole recording, and are
+written at its end. `write_scalars` writes all of them for any trace.
 
 Values are written as doubles: a float has too few digits for the bytes of a large GPU.
 
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
 
 class MemoryScalars(Guarded):
-    """Records what is inside a `with` block into a trace, and into TensorBoard's scalars.
+    """Records a `with` block into a trace, and its steps into TensorBoard's scalars.
 
     `to` is a `SummaryWriter`, which stays open, or the folder of a new one. `path` is the trace; by
     default `memory.flood` in the folder. With `optimizer_steps=False` a step ends where the program
     calls `step`: in a loop without an optimizer, or where several optimizers make one step.
-    `first_step` is the number of the first one. With `summary=False` nothing is said at the end.
-    Other options are those of `floodmark.trace`.
+    `first_step` is the number of the first one. `summary=False` prints no summary at the end. Other
+    options are those of `floodmark.trace`.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class MemoryScalars(Guarded):
 
     @guarded
     def step(self) -> None:
-        """A step ended. Only with `optimizer_steps=False`."""
+        """End a step. Only with `optimizer_steps=False`."""
         if self.live is not None and not self._optimizer_steps:
             self.live.end_step("train", self._count)
             self._count += 1
@@ -163,7 +163,7 @@ def _write_step(writer: Any, step: Step, first_step: int) -> None:
 
 
 def _write_contents(trace: Trace, writer: Any, first_step: int) -> None:
-    """What is known from the whole recording alone."""
+    """Write the scalars that need the whole recording."""
     for device, step, row in _steps(trace):
         for kind, values in (("categories", row["categories"]), ("phases", row["phases"])):
             for name, value in values.items():

@@ -4,12 +4,13 @@
 
     trainer = Trainer(…, callbacks=[FloodmarkCallback()])
 
-Records `train` into `memory.flood` in `output_dir`, and adds to each entry of the log history how
-high memory stood since the entry before. In an evaluation every batch is a step. At the end of
-`train` it sums up.
+Records `train` into `memory.flood` in `output_dir`, and adds to each entry of the log history the
+peak of memory since the previous entry. In an evaluation every batch is a step. At the end of
+`train` it prints a summary.
 
-The trainer tells its callbacks of no error. A training that raised leaves its recording open; it is
-made whole, and an `OutOfMemoryError` explained, when the next one begins or the program ends.
+The trainer does not report errors to its callbacks. A training that raised leaves its recording
+open; it is finished, and an `OutOfMemoryError` explained, when the next one begins or the program
+ends.
 
 Sees: the trainer's events. Talks to: `_live`. Knows nothing of the probe.
 """
@@ -46,15 +47,15 @@ _EVAL = "eval"
 
 
 class FloodmarkCallback(Guarded, TrainerCallback):  # type: ignore[misc]
-    """Records a training and logs how high memory stood.
+    """Records a training and logs the peaks of memory.
 
-    `path` is the trace; by default `memory.flood` in `output_dir`. Where there are several
-    processes, each has its rank in the name. `steps` are the first step to record and the first
-    that is not, counted from 0; all by default. With `summary=False` nothing is said at the end.
-    Other options are those of `floodmark.trace`.
+    `path` is the trace; by default `memory.flood` in `output_dir`. With several processes, each
+    adds its rank to the name. `steps` are the first step to record and the first that is not,
+    counted from 0; all by default. `summary=False` prints no summary at the end. Other options are
+    those of `floodmark.trace`.
 
     `Trainer` calls callbacks in their order, and those of `report_to` come before the user's.
-    `attach` puts this one in front of them, so that TensorBoard and others get the figures, too.
+    `attach` puts this one in front of them, so that TensorBoard and others get the figures too.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class FloodmarkCallback(Guarded, TrainerCallback):  # type: ignore[misc]
 
     @guarded
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The loop begins."""
+        """Begin to record."""
         self._finish(_last_error())
         self._is_first = bool(state.is_world_process_zero)
         if self._steps is None:
@@ -99,7 +100,7 @@ class FloodmarkCallback(Guarded, TrainerCallback):  # type: ignore[misc]
 
     @guarded
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Begin, where not all steps are asked for."""
+        """Begin to record at the first of the requested steps."""
         if self.live is None and self._steps is not None:
             first, end = self._steps
             if first <= int(state.global_step) < end:
@@ -107,7 +108,7 @@ class FloodmarkCallback(Guarded, TrainerCallback):  # type: ignore[misc]
 
     @guarded
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The optimizer has stepped; `global_step` counts it already."""
+        """End a step, which `global_step` counts already."""
         if self.live is None:
             return
         self.live.end_step("train", int(state.global_step) - 1)
@@ -118,19 +119,20 @@ class FloodmarkCallback(Guarded, TrainerCallback):  # type: ignore[misc]
 
     @guarded
     def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """A batch of an evaluation."""
+        """End a step after each batch of an evaluation."""
         if self.live is not None:
             self.live.end_step(_EVAL, self._batches)
             self._batches += 1
         elif self._steps is None:
-            # Outside of `train` there is no recording of ours: a batch is a step of any other one.
+            # Outside `train` there is no recording of ours: the batch ends a step of other
+            # recordings.
             _core.step()
 
     @guarded
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
     ) -> None:
-        """The trainer logs: add what was since the last time."""
+        """Add the figures since the previous log entry."""
         if self.live is not None:
             self._known += self.live.take(WAIT_MILLIS)
         known, self._known = self._known, []
@@ -147,7 +149,7 @@ class FloodmarkCallback(Guarded, TrainerCallback):  # type: ignore[misc]
 
     @guarded
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The loop is over."""
+        """End the recording."""
         self._finish(None)
 
     def _at_exit(self) -> None:
@@ -166,6 +168,6 @@ class FloodmarkCallback(Guarded, TrainerCallback):  # type: ignore[misc]
 
 
 def _last_error() -> BaseException | None:
-    """What the interpreter last showed a traceback of."""
+    """The exception whose traceback the interpreter last printed."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     return error if isinstance(error, BaseException) else None

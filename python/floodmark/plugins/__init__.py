@@ -1,8 +1,8 @@
-"""Plugins: what a library needs in order to run under an estimate.
+"""Plugins: patches that a library needs in order to run under an estimate.
 
 A plugin is a context manager. It is entered before the block of an estimate and left after it, also
-when the block raises; what it patched is then as it was. `docs/guides/plugins.md` shows how to
-write one. Sees: which libraries are installed. Knows nothing of memory.
+when the block raises, and then undoes its patches. `docs/guides/plugins.md` shows how to write one.
+Sees: which libraries are installed. Knows nothing of memory.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from floodmark.recording.import_watch import ImportWatch
 from floodmark.recording.undoable import Undoable
 from floodmark.world.replaced_names import replace_in_modules
 
-#: Where other packages name theirs: `name = "package.module:Class"`.
+#: The entry point group of other packages' plugins: `name = "package.module:Class"`.
 ENTRY_POINTS = "floodmark.plugins"
 
-#: Ours: the module of each is imported when its library is installed.
+#: floodmark's own plugins; each module is imported if its library is installed.
 _OURS: tuple[str, ...] = (
     "floodmark.plugins.distributed:Distributed",
     "floodmark.plugins.megatron:Megatron",
@@ -35,7 +35,7 @@ _OURS: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class Setting:
-    """What a plugin may want to know of the estimate that it serves."""
+    """The estimate for which a plugin patches a library."""
 
     engine: str
     """`fake` or `phantom`."""
@@ -43,16 +43,16 @@ class Setting:
     world: int | None = None
     rank: int | None = None
     notes: list[str] = field(default_factory=list)
-    """What is assumed or left out: the estimate says it."""
+    """Notes for the answer: what is assumed or left out."""
     operators: dict[Any, Callable[..., Any]] = field(default_factory=dict)
-    """With the engine `fake`: what answers for an operator (an `OpOverload`) instead of torch. It
-    is called as `answer(func, args, kwargs)` outside our mode and inside torch's fake mode."""
+    """With the engine `fake`: functions that replace an operator (an `OpOverload`). Called as
+    `answer(func, args, kwargs)` outside our mode and inside torch's fake mode."""
     values: Any = None
-    """With the engine `fake`: the values that are known. `value_of(tensor)` is the real tensor
-    with the value of a fake one, or None; `give(tensor, real)` sets the value of a fake one."""
+    """With the engine `fake`: the known values. `value_of(tensor)` returns the real tensor with the
+    value of a fake one, or None; `give(tensor, real)` sets the value of a fake one."""
 
     def note(self, what: str) -> bool:
-        """Say once what is assumed or left out; whether it is new."""
+        """Add a note about an assumption; returns whether it is new."""
         is_new = what not in self.notes
         if is_new:
             self.notes.append(what)
@@ -60,15 +60,15 @@ class Setting:
 
 
 class Plugin(Undoable):
-    """The base of every plugin: say what it is for in the class, patch in `attach`."""
+    """The base of every plugin: describe it by class attributes, patch in `attach`."""
 
-    #: What it is called, in `without=` and in the account of an estimate.
+    #: The name for `without=` and in notes of an estimate.
     name: ClassVar[str]
     #: The module whose import calls `attach`. A library that is not installed is skipped.
     library: ClassVar[str]
-    #: With which engines it is needed.
+    #: The engines that need it.
     engines: ClassVar[frozenset[str]] = frozenset({"fake"})
-    #: Whether there is no estimate without it.
+    #: Whether an estimate is impossible without it.
     is_required: ClassVar[bool] = False
 
     def __init__(self, setting: Setting) -> None:
@@ -78,7 +78,7 @@ class Plugin(Undoable):
 
     @classmethod
     def is_installed(cls) -> bool:
-        """Whether its library could be imported; it is not imported here."""
+        """Whether its library is installed. Does not import it."""
         top = cls.library.partition(".")[0]
         try:
             return importlib.util.find_spec(top) is not None
@@ -86,14 +86,15 @@ class Plugin(Undoable):
             return False
 
     def attach(self, library: ModuleType) -> None:
-        """The library is there: patch it, with `replace` and `on_exit`."""
+        """Patch the imported library, with `replace` and `on_exit`."""
         raise NotImplementedError
 
     def replace_everywhere(self, owner: ModuleType, name: str, value: Any) -> Any:
-        """The same, also where modules took it by name, before the block or in it."""
+        """`replace`, also in modules that imported the name, before the block or in it."""
         before = getattr(owner, name)
         replace_in_modules([(before, value)])
-        # What is imported in the block takes ours, which must not stay.
+        # Modules that were imported in the block have the replacement, and must get the original
+        # back.
         self.on_exit(lambda: replace_in_modules([(value, before)]))
         return before if vars(owner).get(name) is value else self.replace(owner, name, value)
 
@@ -106,7 +107,7 @@ class Plugin(Undoable):
         return self
 
     def _attach(self, library: ModuleType) -> None:
-        """A plugin that fails leaves nothing behind, and does not stop the program."""
+        """Call `attach`; if it fails, undo its patches and add a note."""
         try:
             self.attach(library)
         except Exception as error:
@@ -133,7 +134,7 @@ class Plugin(Undoable):
 
 
 def known(engine: str, without: Iterable[str] = ()) -> list[type[Plugin]]:
-    """The plugins for `engine` whose libraries are installed, ours first."""
+    """The plugins for `engine` whose libraries are installed, floodmark's own first."""
     left_out = set(without)
     return [
         plugin
@@ -143,7 +144,7 @@ def known(engine: str, without: Iterable[str] = ()) -> list[type[Plugin]]:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuse names that no plugin has."""
+    """Raise `ValueError` for a name that no plugin has."""
     wrong = [name for name in names if name not in (plugins := _all())]
     if wrong:
         listed = ", ".join(f"`{name}`" for name in plugins)
@@ -151,7 +152,7 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def _all() -> dict[str, type[Plugin]]:
-    """Every plugin by its name, ours first."""
+    """Every plugin by its name, floodmark's own first."""
     found: dict[str, type[Plugin]] = {}
     for place in _OURS:
         module, _, name = place.partition(":")

@@ -1,8 +1,8 @@
-"""Modules that must be importable and are never called.
+"""Placeholder modules for packages that must be importable and are never called.
 
-A library may import, at its top, packages that an estimate has no use for and that cannot be had
-everywhere. For the time of the block each of them that is missing is an empty shell: any name can
-be imported from it, any of its functions can decorate another. Sees: the import system.
+A library may import packages that an estimate does not need and that cannot be installed
+everywhere. During the block each missing one is a placeholder: any name can be imported from it,
+and any of its functions works as a decorator. Sees: the import system.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import Any
 
 
-class _Anything:
-    """Stands for any function, class or constant of a package that is not installed."""
+class _AnyName:
+    """Replaces any function, class or constant of a package that is not installed."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -26,7 +26,7 @@ class _Anything:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Anything(f"{self._name}.{name}")
+        return _AnyName(f"{self._name}.{name}")
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         return self
@@ -43,19 +43,19 @@ class _Anything:
         return f"<{self._name}, which is not installed>"
 
 
-class _Shell(ModuleType):
+class _PlaceholderModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         if name == "dataclass":
             # `pydantic.dataclasses`: the same without the checks.
             return dataclasses.dataclass
-        return _Anything(f"{self.__name__}.{name}")
+        return _AnyName(f"{self.__name__}.{name}")
 
 
 class _Loader(importlib.abc.Loader):
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        return _Shell(spec.name)
+        return _PlaceholderModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         module.__path__ = []
@@ -78,7 +78,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class Placeholders:
-    """Shells for those of `packages` that are not installed, until `remove`."""
+    """Provides placeholders for missing `packages` until `remove`."""
 
     def __init__(self, packages: Iterable[str]) -> None:
         missing = frozenset(name for name in packages if not _is_installed(name))
@@ -86,10 +86,10 @@ class Placeholders:
         sys.meta_path.append(self._finder)
 
     def remove(self) -> None:
-        """The packages are missing again."""
+        """Remove the placeholders."""
         sys.meta_path.remove(self._finder)
         for name, module in list(sys.modules.items()):
-            if isinstance(module, _Shell):
+            if isinstance(module, _PlaceholderModule):
                 del sys.modules[name]
 
 

@@ -1,7 +1,8 @@
-"""Kernels of Transformer Engine as what they allocate: attention, softmax, rotary positions.
+"""Replacements for kernels of Transformer Engine that only allocate: attention, softmax, rotary
+positions.
 
-Also the questions about libraries that decide which attention is taken. Sees: tensors and the
-enumerations of Transformer Engine. Talks to: `_core`, which has the rules about buffers.
+Also the functions whose results decide which attention runs. Sees: tensors and the enumerations of
+Transformer Engine. Talks to: `_core`, which has the rules about buffers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from floodmark import _core
 from floodmark.plugins._te_casts import kind_of, make, shape_of, torch_type
 
-#: What the libraries of the newest Transformer Engine come with; only compared with minimums.
+#: The library versions of the newest Transformer Engine; only compared with minimums.
 _CUDNN_VERSION = 91900
 _CUBLAS_LT_VERSION = 130100
 _STREAMS = 4
@@ -28,7 +29,7 @@ _BACKENDS = ((_core.TeFusedAttention.HALF, 1), (_core.TeFusedAttention.FLOAT8, 2
 
 
 def get_fused_attn_backend(*args: Any, **kwargs: Any) -> tuple[int, str]:
-    """Which kernel of cuDNN takes an attention of these sizes."""
+    """The cuDNN kernel for an attention of these sizes."""
     asked = args[0] if len(args) == 1 else None
     if asked is None:
         return _NO_BACKEND, "these arguments are not known"
@@ -93,7 +94,7 @@ def fused_attn_fwd(
     return_max_logit: bool,
     cuda_graph: bool,
 ) -> list[Any]:
-    """The output, then what backward needs: log-sum-exp, the random state, bias and offset."""
+    """The output, and for backward log-sum-exp, the random state, bias and offset."""
     layout, queries, device = _layout(qkv_layout), shape_of(Q), Q.device
     shape = layout.output(str(o_format.name), queries, shape_of(V)[-1])
     is_cast = kind_of(o_quantizer).is_cast_by_attention()
@@ -205,7 +206,7 @@ def fused_qkv_rope_backward(
     qkv_split_arg_list: Sequence[int],
     *_: Any,
 ) -> Any:
-    """The gradient of the one tensor."""
+    """The gradient of the combined tensor."""
     first, second, q_heads, width = shape_of(q_grad_out)
     heads = q_heads + shape_of(k_grad_out)[2] + shape_of(v_grad_out)[2]
     whole = sum(qkv_split_arg_list)
@@ -224,27 +225,27 @@ def dropout_fwd(input: Any, dropout_probability: float, out: Any = None) -> list
 def dropout_bwd(
     grad_output: Any, mask: Any, dropout_probability: float, grad_input: Any = None
 ) -> Any:
-    """Its gradient."""
+    """The gradient of dropout."""
     return torch.empty_like(grad_output) if grad_input is None else grad_input
 
 
 def get_cudnn_version() -> int:
-    """As cuDNN writes it."""
+    """The version as cuDNN encodes it."""
     return _CUDNN_VERSION
 
 
 def get_cublasLt_version() -> int:
-    """As cuBLASLt writes it."""
+    """The version as cuBLASLt encodes it."""
     return _CUBLAS_LT_VERSION
 
 
 def get_num_cublas_streams() -> int:
-    """How many products of a group run at once; each has its own workspace."""
+    """The number of concurrent products of a group, each with its own workspace."""
     return _STREAMS
 
 
 def functions() -> dict[str, Callable[..., Any]]:
-    """All of this module, by the extension's names."""
+    """The functions of this module by the extension's names."""
     found: dict[str, Callable[..., Any]] = {
         function.__name__: function
         for function in (

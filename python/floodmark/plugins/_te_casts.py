@@ -1,4 +1,4 @@
-"""Casts of Transformer Engine as what they allocate: quantized tensors, whole or in parts.
+"""Replacements for casts of Transformer Engine that only allocate quantized tensors.
 
 Each function takes the arguments of the compiled one of the same name and returns tensors of the
 same shapes and types. Values are never computed. Sees: tensors and the quantizers of Transformer
@@ -36,12 +36,12 @@ _QUANTIZERS = {
 
 
 def torch_type(dtype: Any) -> torch.dtype:
-    """The type of torch for a `DType`, or for one of torch's own."""
+    """The torch dtype of a `DType`; a torch dtype is returned unchanged."""
     return dtype if isinstance(dtype, torch.dtype) else _TORCH_TYPES[int(dtype)]
 
 
 def kind_of(quantizer: Any) -> _core.TeQuantizer:
-    """What a quantizer of Transformer Engine is."""
+    """The kind of a quantizer of Transformer Engine."""
     if quantizer is None:
         return _core.TeQuantizer.ABSENT
     for base in type(quantizer).__mro__:
@@ -75,7 +75,7 @@ def make(
     pin_memory: bool = False,
     data: torch.Tensor | None = None,
 ) -> Any:
-    """A tensor with uninitialised content, quantized as `quantizer` does it, plain without one."""
+    """An uninitialised tensor, quantized like by `quantizer`, or plain without one."""
     dtype, device, shape = torch_type(dtype), torch.device(device), list(shape)
     if quantizer is None:
         if data is not None:
@@ -123,7 +123,7 @@ def _per_tensor(
 
 
 def _like_quantized(tensor: Any, quantizer: Any) -> None:
-    """Gives `tensor`, an output that is there already, the parts that `quantizer` asks for."""
+    """Adds the buffers that `quantizer` needs to an existing output `tensor`."""
     if kind_of(quantizer).is_per_tensor():
         options = {"dtype": torch.uint8, "device": tensor.device}
         wanted = _float8_buffers(quantizer, shape_of(tensor))
@@ -185,7 +185,7 @@ def split_quantize(
 
 
 def bgrad_quantize(input: Any, quantizer: Any) -> list[Any]:
-    """The gradient of a bias, and the cast of the gradient it comes from."""
+    """The gradient of a bias, and the cast of the output gradient."""
     grad = input.contiguous()
     if quantizer is None:
         return [sum_of_rows(grad), grad]
@@ -196,12 +196,12 @@ def bgrad_quantize(input: Any, quantizer: Any) -> list[Any]:
 
 
 def sum_of_rows(grad: Any) -> Any:
-    """Torch's own sum, which the extension calls too: an estimate knows what it takes inside."""
+    """torch's own sum, which the extension calls too, so that its workspace is estimated."""
     return torch.sum(grad.reshape(-1, grad.shape[-1]), 0)
 
 
 def _sums_while_casting(quantizer: Any) -> bool:
-    """Whether one kernel casts a gradient and sums it up for the bias."""
+    """Whether one kernel both casts a gradient and sums it for the bias."""
     rowwise, columnwise = bool(quantizer.rowwise_usage), bool(quantizer.columnwise_usage)
     capability = torch.cuda.get_device_capability()
     return kind_of(quantizer).sums_while_casting(rowwise, columnwise, capability)
@@ -216,7 +216,7 @@ def fp8_transpose(input: Any, dtype: Any, *, out: Any = None) -> Any:
 
 
 def functions() -> dict[str, Callable[..., Any]]:
-    """All of this module, by the extension's names."""
+    """The functions of this module by the extension's names."""
     return {
         function.__name__: function
         for function in (

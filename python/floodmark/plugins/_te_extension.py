@@ -1,10 +1,9 @@
-"""What stands in for `transformer_engine_torch`, the compiled part of Transformer Engine.
+"""A replacement for `transformer_engine_torch`, the compiled part of Transformer Engine.
 
-The layers of Transformer Engine are Python: they decide what is quantized, what is kept for the
-backward pass and what is computed anew. Only the kernels are compiled, and those cannot run on
-tensors without memory. So the layers stay as they are, of whatever version is installed, and the
-kernels are replaced by functions that make the tensors that the kernels make. Sees: the names that
-the extension exports. Knows nothing of plugins.
+The layers of Transformer Engine are Python: they decide what is quantized, saved for the backward
+pass and recomputed. Only the kernels are compiled, and those cannot run on tensors without memory.
+So the layers of the installed version run unchanged, and the kernels are replaced by functions that
+allocate the same tensors. Sees: the names that the extension exports. Knows nothing of plugins.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ _ENUMS: dict[str, dict[str, int]] = {
     "FP8BwdTensors": _counted(_BACKWARD),
 }
 
-#: Classes that the layers only name, in annotations and in `isinstance`.
+#: Classes that the layers use only in annotations and in `isinstance`.
 _CLASSES = (
     "CommOverlapCore",
     "CommOverlapBase",
@@ -99,7 +98,7 @@ _CLASSES = (
 
 
 def functions() -> dict[str, Callable[..., Any]]:
-    """The kernels that are stood in for, by the name that the extension gives them."""
+    """The replaced kernels by the extension's names."""
     return {
         **_te_casts.functions(),
         **_te_kernels.functions(),
@@ -108,21 +107,22 @@ def functions() -> dict[str, Callable[..., Any]]:
 
 
 class StandIn(ModuleType):
-    """The module: enumerations, classes, kernels; and for any other kernel, a refusal by name."""
+    """The module: enumerations, classes and kernels; any other kernel raises an error."""
 
     def __init__(self) -> None:
         super().__init__(NAME, "Stands in for the compiled part of Transformer Engine.")
         self.__spec__ = importlib.machinery.ModuleSpec(NAME, None)
-        #: Outside of an estimate nothing of this module answers: its tensors have no values.
+        #: Whether an estimate runs: outside one the kernels raise, since tensors would have no
+        #: values.
         self.serving = False
         for name, members in _ENUMS.items():
             setattr(self, name, IntEnum(name, members, module=NAME))
         for name in _CLASSES:
             setattr(self, name, type(name, (), {"__module__": NAME}))
         for name, kernel in functions().items():
-            setattr(self, name, self._while_serving(name, kernel))
+            setattr(self, name, self._guarded(name, kernel))
 
-    def _while_serving(self, name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    def _guarded(self, name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(kernel)
         def guarded(*args: Any, **kwargs: Any) -> Any:
             if not self.serving:

@@ -1,7 +1,7 @@
-"""Kernels of Transformer Engine as what they allocate: products, norms, activations.
+"""Replacements for kernels of Transformer Engine that only allocate: GEMMs, norms, activations.
 
 Each function takes the arguments of the compiled one of the same name and returns tensors of the
-same shapes and types, made in the same order beside the same temporary ones. Values are never
+same shapes and types, allocated in the same order with the same temporary ones. Values are never
 computed. Sees: tensors and the quantizers of Transformer Engine. Talks to: `_core`, which has the
 rules about workspaces and casts.
 """
@@ -55,7 +55,7 @@ def generic_gemm(
     extra_output: Any = None,
     **__: Any,
 ) -> list[Any]:
-    """A product of matrices, with bias, GELU and cast where asked for."""
+    """A matrix product, optionally with bias, GELU and cast."""
     shape = _product_shape(shape_of(A), transA, shape_of(B), transB)
     device = workspace.device
     dtype = torch_type(output_dtype) if output_dtype is not None else _element_type(A)
@@ -113,7 +113,7 @@ def _activation(divisor: int) -> Callable[..., Any]:
 
 
 def _cast_after(quantizer: Any, shape: Sequence[int], like: Any) -> Any:
-    """The result before the cast, of a kernel that cannot cast by itself."""
+    """The result before the cast, for a kernel that does not cast."""
     if kind_of(quantizer).is_cast_by_activation():
         return None
     return torch.empty(list(shape), dtype=like.dtype, device=like.device)
@@ -220,7 +220,7 @@ def swap_first_dims(tensor: Any, *, out: Any = None) -> Any:
 def multi_tensor_l2norm(
     chunk_size: int, noop_flag: Any, tensor_lists: Any, per_tensor: bool = False, *_: Any
 ) -> tuple[Any, Any]:
-    """The norm of all, and of each where asked for."""
+    """The norm of all tensors, optionally also of each one."""
     first = tensor_lists[0]
     count = len(first) if per_tensor else 0
     made = (torch.empty(size, dtype=torch.float32, device=first[0].device) for size in (1, count))
@@ -236,7 +236,7 @@ def multi_tensor_unscale_l2norm(
 
 
 def _in_place(*_: Any, **__: Any) -> None:
-    """Writes into what it was given."""
+    """Writes to its arguments; allocates nothing."""
 
 
 _WRITES = (
@@ -265,7 +265,7 @@ _WRITES = (
 
 
 def functions() -> dict[str, Callable[..., Any]]:
-    """All of this module, by the extension's names."""
+    """The functions of this module by the extension's names."""
     found: dict[str, Callable[..., Any]] = {
         function.__name__: function
         for function in (

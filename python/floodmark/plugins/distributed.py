@@ -1,8 +1,8 @@
-"""`torch.distributed` with fake tensors: this process is rank r of N, and no other rank runs.
+"""Plugin for `torch.distributed` with fake tensors: this process is rank r of N, alone.
 
-Groups of every backend become torch's fake ones, which move nothing; what has no fake form stands
-in `object_collectives` and `ddp_reducer` of `world`. Sees: `torch.distributed`. Knows
-nothing of memory. What it patched is as it was after the block, groups included.
+Groups of every backend become torch's fake ones, which move nothing; `object_collectives` and
+`ddp_reducer` of `world` replace the rest. After the block all patches are undone and its groups are
+destroyed. Sees: `torch.distributed`. Knows nothing of memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from floodmark import torch_private
 from floodmark.plugins import Plugin, Setting
 from floodmark.recording.window_options import rank_of_process
 from floodmark.world.collective_operators import WITH_RESULT, answers, done, with_result
-from floodmark.world.ddp_reducer import stand_ins
+from floodmark.world.ddp_reducer import replacements
 from floodmark.world.launcher import launched_as
 from floodmark.world.object_collectives import Objects
 from floodmark.world.process_groups import begin_as, keep_name, register_fake_backend
@@ -29,10 +29,10 @@ from floodmark.world.spawn import FUNCTIONS, run_here
 from floodmark.world.storages import share_storage
 from floodmark.world.store import store_class
 
-#: The name under which torch knows the groups of a block.
+#: The backend name of the groups of a block.
 _BACKEND = "floodmark"
 
-#: What torch keeps of the backends that it knows.
+#: torch's tables of registered backends.
 _REGISTERS = (
     "backend_list",
     "default_device_backend_map",
@@ -41,13 +41,13 @@ _REGISTERS = (
     "_plugins",
 )
 
-#: Methods of a mesh that are called for every operator and read no values.
+#: Methods of a mesh that torch calls for every operator and that read no values.
 _QUICK = frozenset({"size", "ndim", "shape", "get_group", "get_rank", "device_type"})
 _QUICK |= {"mesh_dim_names", "get_coordinate", "__hash__", "__eq__", "__enter__", "__exit__"}
 
 
 class Distributed(Plugin):
-    """A world of any size in one process of fake tensors."""
+    """Simulates one rank of a world with fake tensors."""
 
     name = "torch.distributed"
     library = "torch.distributed.distributed_c10d"
@@ -58,7 +58,7 @@ class Distributed(Plugin):
         self._wrappers: list[tuple[Any, Any]] = []
 
     def attach(self, library: ModuleType) -> None:
-        """Patch it."""
+        """Patch `torch.distributed`."""
         self._c10d = c10d = library
         self._launch()
         self._register_backend()
@@ -70,17 +70,17 @@ class Distributed(Plugin):
         for name in WITH_RESULT:
             self._wrap(c10d, name, with_result)
         objects = Objects(c10d, self._say, has_bytes=False)
-        for name, stand_in in objects.functions().items():
-            self._stand_in(c10d, name, stand_in)
+        for name, replacement in objects.functions().items():
+            self._replace_later(c10d, name, replacement)
         bindings = torch_private.c10d_bindings()
-        for name, stand_in in stand_ins().items():
-            self._stand_in(bindings, name, stand_in)
+        for name, replacement in replacements().items():
+            self._replace_later(bindings, name, replacement)
         self._let_coalesce(bindings)
         self._replace_everywhere()
         for operator, answer in answers().items():
             self.setting.operators[operator] = answer
         self._know_parameters()
-        # Groups are taken down before anything else is undone.
+        # Groups are destroyed before the patches are undone.
         self._keep_groups()
         self.when_imported("torch.distributed.device_mesh", self._patch_mesh)
         self.when_imported("torch.multiprocessing.spawn", self._patch_spawn)
@@ -94,7 +94,7 @@ class Distributed(Plugin):
     # The world.
 
     def _launch(self) -> None:
-        """Set what `torchrun` would set, where the estimate names a world."""
+        """Set the variables of `torchrun`, if the estimate has a world."""
         rank, world = self.setting.rank, self.setting.world
         if world is None or rank is None:
             return
@@ -102,7 +102,7 @@ class Distributed(Plugin):
             self.set_variable(name, value)
 
     def _own(self, given: dict[str, Any]) -> tuple[int, int] | None:
-        """Which rank of how many: of the estimate, of the call, or of the environment."""
+        """Rank and world size: of the estimate, of the call, or of the environment."""
         if self.setting.world is not None and self.setting.rank is not None:
             return self.setting.rank, self.setting.world
         asked = (given.get("rank"), given.get("world_size"))
@@ -113,16 +113,16 @@ class Distributed(Plugin):
         return None if rank is None or world is None else (rank, world)
 
     def _register_backend(self) -> None:
-        """A backend of our own name, whose groups are torch's fake ones."""
+        """Register our backend, whose groups are torch's fake ones."""
         backend = self._c10d.Backend
         for name in _REGISTERS:
             if hasattr(backend, name):
                 self.replace(backend, name, copy(getattr(backend, name)))
-        self._give_way(backend)
+        self._replace_outer_backend(backend)
         register_fake_backend(self._c10d, _BACKEND)
 
-    def _give_way(self, backend: Any) -> None:
-        """A block inside another one has a backend of its own: torch refuses a name twice."""
+    def _replace_outer_backend(self, backend: Any) -> None:
+        """Remove an outer block's backend until the end: torch refuses a name twice."""
         name = _BACKEND.upper()
         outer = vars(backend).get(name)
         if outer is not None:
@@ -137,7 +137,7 @@ class Distributed(Plugin):
         self.on_exit(restore)
 
     def _let_coalesce(self, bindings: Any) -> None:
-        """The fake groups of old versions cannot gather calls."""
+        """Add coalescing, which the fake groups of old versions lack."""
         if not hasattr(bindings, "FakeWork"):
             start, end = torch_private.coalescing(bindings)
             self.replace(*start, lambda _group, _device: None)
@@ -153,7 +153,7 @@ class Distributed(Plugin):
             given = bound.arguments
             own = self._own(given)
             if own is None:
-                # torch says what is missing.
+                # torch reports the missing argument.
                 return original(*bound.args, **bound.kwargs)
             store = store_class(bindings.Store, *own, self._say)()
             if other := begin_as(given, own, store):
@@ -162,10 +162,10 @@ class Distributed(Plugin):
                 return original(*bound.args, **bound.kwargs)
 
         stand_in = with_arguments(original, init_process_group)
-        self._stand_in(c10d, "init_process_group", stand_in)
+        self._replace_later(c10d, "init_process_group", stand_in)
 
     def _wrap_helper(self) -> None:
-        """Where all groups are made, every backend becomes ours, but keeps its name."""
+        """Replace every backend where torch creates groups; they keep their names."""
         c10d = self._c10d
         slot = torch_private.group_helper(c10d)
         original = getattr(*slot)
@@ -175,7 +175,7 @@ class Distributed(Plugin):
             bound.arguments["backend"] = c10d.Backend(_BACKEND)
             for options in ("pg_options", "backend_options"):
                 bound.arguments.pop(options, None)
-            # Threads that watch, and links that connect at once, have no other process to talk to.
+            # Watching threads and eager connections need other processes.
             device = bound.arguments.pop("device_id", None)
             with torch_private.outside_modes():
                 made = original(*bound.args, **bound.kwargs)
@@ -188,7 +188,7 @@ class Distributed(Plugin):
         self.replace(*torch_private.group_wrapper(c10d), lambda wrapped_pg, **_: wrapped_pg)
 
     def _know_parameters(self) -> None:
-        """Some versions take every fake parameter for one that is not initialized yet."""
+        """Some versions treat every fake parameter as uninitialized."""
         import torch.nn.parameter
 
         parameters: Any = torch.nn.parameter
@@ -206,7 +206,7 @@ class Distributed(Plugin):
         self.replace(metaclass, "__instancecheck__", is_instance)
 
     def _split(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A split is a new group of those ranks of the parent that are with us."""
+        """Replace a split by a new group of the ranks in this rank's part."""
         c10d = self._c10d
 
         def split_group(bound: BoundArguments) -> Any:
@@ -222,7 +222,7 @@ class Distributed(Plugin):
         return with_arguments(original, split_group)
 
     def _keep_groups(self) -> None:
-        """At the end there is no group of the block, whatever the program did."""
+        """Destroy the block's groups at the end, and restore torch's state of groups."""
         c10d = self._c10d
         had_one = c10d.is_initialized()
         hook = sys.excepthook
@@ -244,7 +244,7 @@ class Distributed(Plugin):
     # Meshes and processes.
 
     def _patch_mesh(self, module: ModuleType) -> None:
-        """A mesh is a tensor of ranks, which must have values."""
+        """Create meshes outside the modes: they are tensors of ranks, which must have values."""
         kind: Any = getattr(module, "DeviceMesh", None)
         if kind is None:
             return
@@ -275,17 +275,17 @@ class Distributed(Plugin):
             self.replace(owner, name, type(value)(run_outside(value.__func__)))
 
     def _ranks_of(self, mesh: Any) -> Any:
-        """The ranks of a mesh whose tensor has no values."""
+        """The ranks of a mesh: in order if its tensor has no values."""
         import torch
 
         self.setting.note(
-            "A mesh was given as a tensor of the block: its ranks were taken to be in order"
+            "A mesh was given as a fake tensor: its ranks were assumed to be in order"
         )
         with torch_private.outside_modes():
             return torch.arange(mesh.numel(), dtype=torch.int).view(tuple(mesh.shape))
 
     def _patch_sharding(self, module: ModuleType) -> None:
-        """What a whole tensor would look like is worked out with fake ones, which take nothing."""
+        """DTensor computes global shapes with fake tensors: do so outside the modes, uncounted."""
         kind: Any = getattr(module, "ShardingPropagator", None)
         for name in torch_private.SHARDING_FUNCTIONS:
             if isinstance(vars(kind).get(name) if kind else None, FunctionType):
@@ -293,7 +293,7 @@ class Distributed(Plugin):
                 return
 
     def _patch_flat(self, module: ModuleType) -> None:
-        """The older sharding compares addresses, of which fake tensors have none."""
+        """The older FSDP compares addresses, which fake tensors do not have."""
 
         def same_storage(one: Any, other: Any) -> bool:
             return share_storage(torch_private.local_part(one), torch_private.local_part(other))
@@ -313,18 +313,18 @@ class Distributed(Plugin):
     # How functions are replaced.
 
     def _wrap(self, module: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
-        """Remember to put a wrapper in the place of a function, wherever it is known."""
+        """Register a wrapper for a function, in every module that has imported it."""
         function = getattr(module, name, None)
         if function is not None:
-            self._stand_in(module, name, wrapper(function))
+            self._replace_later(module, name, wrapper(function))
 
-    def _stand_in(self, module: Any, name: str, value: Any) -> None:
+    def _replace_later(self, module: Any, name: str, value: Any) -> None:
         function = getattr(module, name, None)
         if function is not None:
             self._wrappers.append((function, value))
 
     def _replace_everywhere(self) -> None:
-        """A function may have been imported under any name, before the block or inside it."""
+        """Replace the registered functions in all modules, whatever name they have there."""
         pairs, self._wrappers = self._wrappers, []
         if pairs:
             replace_in_modules(pairs)
@@ -351,7 +351,7 @@ def _is_fake(value: Any) -> bool:
 
 
 def _named(c10d: Any, asked: Any) -> Any:
-    """The backend's name as torch would say it."""
+    """The backend's name in torch's form."""
     if str(asked).lower() in ("", "none", "undefined"):
         return c10d.Backend("cpu:gloo,cuda:nccl")
     return asked

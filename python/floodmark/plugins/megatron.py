@@ -1,8 +1,8 @@
-"""megatron-core under fake tensors: experts that get the same number of tokens.
+"""Plugin for megatron-core under fake tensors: every expert gets the same number of tokens.
 
-Parallel layers, pipelines, buffers and optimizers need nothing beyond `torch.distributed`. Which
-expert a token goes to is a value, and without a limit on an expert's tokens it decides shapes: here
-every expert gets its share, on every rank. Sees: routers and what dispatchers gather.
+Parallel layers, pipelines, buffers and optimizers need only `torch.distributed`. The expert of a
+token is a value that is not computed, and without a limit on an expert's tokens it decides shapes:
+here every expert gets an equal share, on every rank. Sees: routers and what dispatchers gather.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any
 from floodmark.plugins import Plugin
 from floodmark.torch_private import outside_modes
 
-_NOTE = "megatron-core: every expert is assumed to get its share of the tokens, on every rank"
+_NOTE = "megatron-core: every expert is assumed to get an equal share of the tokens, on every rank"
 
 
 class Megatron(Plugin):
-    """Answers for the routes of tokens."""
+    """Replaces the routing of tokens to experts."""
 
     name = "megatron-core"
     library = "megatron.core"
 
     def attach(self, library: ModuleType) -> None:
-        """Its mixtures of experts are imported when they are used."""
+        """Patch the modules of mixtures of experts once they are imported."""
         moe = "megatron.core.transformer.moe"
         self.when_imported(f"{moe}.router", self._share_tokens)
-        self.when_imported(f"{moe}.token_dispatcher", self._know_other_ranks)
+        self.when_imported(f"{moe}.token_dispatcher", self._repeat_counts)
 
     def _share_tokens(self, routers: ModuleType) -> None:
         route = routers.TopKRouter.forward
@@ -41,8 +41,8 @@ class Megatron(Plugin):
 
         self.replace(routers.TopKRouter, "forward", routed)
 
-    def _know_other_ranks(self, dispatchers: ModuleType) -> None:
-        """What others send of their counts is what this rank would."""
+    def _repeat_counts(self, dispatchers: ModuleType) -> None:
+        """Assume that other ranks send the same counts as this one."""
         name = "gather_from_sequence_parallel_region"
         gather = getattr(dispatchers, name)
         values = self.setting.values
@@ -61,7 +61,7 @@ class Megatron(Plugin):
 
 
 def _of_all_ranks(known: Any, length: int) -> Any:
-    """The same from every rank, one after the other."""
+    """This rank's counts, repeated for every rank."""
     import torch
 
     with outside_modes():
@@ -69,7 +69,7 @@ def _of_all_ranks(known: Any, length: int) -> Any:
 
 
 def _shares(tokens: int, experts: int, each: int) -> Any:
-    """Which token goes where, as evenly as can be."""
+    """A routing map that assigns tokens to experts evenly."""
     import torch
 
     with outside_modes():

@@ -1,7 +1,7 @@
-"""safetensors under fake tensors: its files are read by their headers alone.
+"""Plugin for safetensors under fake tensors: reads and writes only the headers of files.
 
-Its native reader fills memory that a fake tensor does not have, and brings the process down. What
-is written is a header with a hole behind it: the size is right, and no disk is taken. Sees:
+Its native reader would fill memory that a fake tensor does not have, and crash the process. A
+written file has a header and then a hole: its size is right, and it needs no disk space. Sees:
 headers. Reads no values.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from floodmark import torch_private
 from floodmark.plugins import Plugin
 
-#: What the format calls torch's types.
+#: The format's names of torch's types.
 _TYPES = {
     "F64": "float64",
     "F32": "float32",
@@ -38,18 +38,18 @@ _TYPES = {
     "BOOL": "bool",
 }
 
-#: What a file of ours says of itself.
+#: The metadata of a file without values.
 _MARK = {"floodmark": "written in an estimate: shapes and no values"}
 
 
 class Safetensors(Plugin):
-    """Replaces the reader and the writer."""
+    """Replaces the reader and the writer of safetensors."""
 
     name = "safetensors"
     library = "safetensors"
 
     def attach(self, library: ModuleType) -> None:
-        """Patch it."""
+        """Patch safetensors."""
         self._open_by_header(library)
         self.when_imported("safetensors.torch", self._write_headers)
 
@@ -98,7 +98,7 @@ class Safetensors(Plugin):
 
 
 class Opened:
-    """What `safe_open` gives."""
+    """The result of `safe_open`."""
 
     def __init__(self, filename: str | os.PathLike[str], device: Any) -> None:
         with open(filename, "rb") as file:
@@ -120,29 +120,29 @@ class Opened:
         return None
 
     def metadata(self) -> dict[str, str] | None:
-        """What the writer said of the file."""
+        """The metadata in the header."""
         return self._metadata
 
     def keys(self) -> list[str]:
-        """The names of its tensors."""
+        """The names of the tensors."""
         return sorted(self._descriptions)
 
     def offset_keys(self) -> list[str]:
-        """The same, in the order in which they lie."""
+        """The names in the order of the file."""
         return sorted(
             self._descriptions, key=lambda name: self._descriptions[name]["data_offsets"][0]
         )
 
     def get_tensor(self, name: str) -> Any:
-        """A tensor of that shape."""
+        """An uninitialised tensor of the recorded shape and type."""
         return _made(self._description(name), self._device)
 
     def get_tensors(self) -> dict[str, Any]:
-        """All of them."""
+        """All tensors by name."""
         return {name: self.get_tensor(name) for name in self.offset_keys()}
 
     def get_slice(self, name: str) -> Slice:
-        """A tensor of which a part can be asked for."""
+        """A tensor that can be read in parts by indexing."""
         return Slice(self._description(name), self._device)
 
     def _description(self, name: str) -> Any:
@@ -161,11 +161,11 @@ class Slice:
         self._device = device
 
     def get_shape(self) -> list[int]:
-        """The whole tensor's."""
+        """The shape of the whole tensor."""
         return list(self._description["shape"])
 
     def get_dtype(self) -> str:
-        """As the format calls it."""
+        """The format's name of the element type."""
         return str(self._description["dtype"])
 
     def __getitem__(self, index: Any) -> Any:
@@ -186,7 +186,7 @@ def _are_fake(tensors: Mapping[str, Any]) -> bool:
 
 
 def _header(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None) -> tuple[bytes, int]:
-    """The first bytes of the file, and how many bytes of values come after them."""
+    """The header of a file, and the number of bytes of values after it."""
     names = {torch_name: name for name, torch_name in _TYPES.items()}
     descriptions: dict[str, Any] = {"__metadata__": {**(metadata or {}), **_MARK}}
     end = 0

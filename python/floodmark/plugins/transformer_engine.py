@@ -1,9 +1,9 @@
 """Transformer Engine with fake tensors: its own layers, with kernels that only allocate.
 
-Where the compiled extension is installed, its kernels are replaced for the time of the block.
-Where it is not (no CUDA build, a laptop), a module stands in for it, so that the layers can be
-imported at all; what was imported on top of it is put away afterwards and comes back with the next
-estimate. Sees: the modules of `transformer_engine`. Knows nothing of memory.
+Where the compiled extension is installed, its kernels are replaced for the time of the block. Where
+it is not (no CUDA build, a laptop), a module of ours replaces it, so that the layers can be
+imported; the modules that import it are removed from `sys.modules` afterwards and restored by the
+next estimate. Sees: the modules of `transformer_engine`. Knows nothing of memory.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
 _PACKAGE = "transformer_engine"
 _EXTENSION = "transformer_engine_torch"
 
-#: What the layers import and an estimate never calls: ONNX export, Triton kernels, inference.
+#: Packages that the layers import and an estimate never calls: ONNX export, Triton, inference.
 _OPTIONAL = ("onnxscript", "onnx", "einops", "triton", "pydantic")
 
-#: The module that stood in, and what was imported on top of it, until the next estimate.
+#: Our module, and the modules that import it, between two estimates.
 _kept: dict[str, ModuleType] = {}
 
 
 class TransformerEngine(Plugin):
-    """Lets Transformer Engine's layers run on fake tensors."""
+    """Runs the layers of Transformer Engine on fake tensors."""
 
     name: ClassVar[str] = "transformer-engine"
     library: ClassVar[str] = "transformer_engine.pytorch"
 
     def __enter__(self) -> Plugin:
         if f"{_PACKAGE}.pytorch" not in sys.modules:
-            # Compiled functions would look at the values of their arguments.
+            # Functions under `torch.compile` would read the values of their arguments.
             self.set_variable("NVTE_TORCH_COMPILE", "0")
             if not _is_compiled():
                 self._stand_in()
         return super().__enter__()
 
     def attach(self, library: ModuleType) -> None:
-        """The layers are imported: from here on their kernels only allocate."""
+        """Replace the kernels of the imported layers."""
         extension = sys.modules[_EXTENSION]
         if not _is_stand_in(extension):
             from floodmark.plugins import _te_extension
@@ -62,11 +62,11 @@ class TransformerEngine(Plugin):
             self._split_evenly(library.GroupedLinear)
         self._keep_globals()
         self.setting.notes.append(
-            "Transformer Engine: its layers ran, with stand-ins for the compiled kernels"
+            "Transformer Engine: its layers ran, with kernels that only allocate"
         )
 
     def _stand_in(self) -> None:
-        """Makes `transformer_engine.pytorch` importable without its compiled parts."""
+        """Make `transformer_engine.pytorch` importable without its compiled parts."""
         from floodmark.plugins import _te_extension
 
         before = _ours_of(sys.modules)
@@ -75,9 +75,9 @@ class TransformerEngine(Plugin):
         kept = sys.modules.get(_EXTENSION)
         extension = kept if kept is not None else _te_extension.StandIn()
         sys.modules[_EXTENSION] = extension
-        self.on_exit(lambda: _put_away(before))
+        self.on_exit(lambda: _unload(before))
         self._serve(extension)  # type: ignore[arg-type]
-        # With this set, the package does not look for CUDA's libraries.
+        # This variable keeps the package from loading CUDA's libraries.
         self.set_variable("NVTE_PROJECT_BUILDING", "1")
         placeholders = Placeholders(_OPTIONAL)
         self.on_exit(placeholders.remove)
@@ -96,7 +96,7 @@ class TransformerEngine(Plugin):
         self.on_exit(stop)
 
     def _everywhere(self, before: Any, after: Callable[..., Any]) -> None:
-        """Replaces a function in each module that has a name for it."""
+        """Replace a function in each module that has imported it."""
         if before is None:
             return
         for module in _ours_of(sys.modules).values():
@@ -105,7 +105,7 @@ class TransformerEngine(Plugin):
                     self.replace(module, name, after)
 
     def _choose_attention(self) -> None:
-        """The kind of attention is chosen by the class of the tensors: theirs is `Tensor`."""
+        """Attention is chosen by the class of the tensors: pass it plain tensors."""
         from torch import Tensor
         from transformer_engine.pytorch.attention.dot_product_attention import utils
 
@@ -120,7 +120,7 @@ class TransformerEngine(Plugin):
         self._everywhere(choose, choose_for_real)
 
     def _split_evenly(self, grouped: Any) -> None:
-        """`GroupedLinear` reads how many rows each group has: real numbers, or even parts."""
+        """`GroupedLinear` reads the rows of each group: pass known numbers, or even parts."""
         from torch import Tensor, int64, tensor
 
         forward = grouped.forward
@@ -141,7 +141,7 @@ class TransformerEngine(Plugin):
         self.replace(grouped, "forward", with_real_splits)
 
     def _keep_globals(self) -> None:
-        """Tensors that the package caches are fake until the end, and gone afterwards."""
+        """Restore the package's caches at the end: they contain fake tensors."""
         _clear_caches()
         for module in _ours_of(sys.modules).values():
             _restore_globals_of(module, self.on_exit)
@@ -154,7 +154,7 @@ class TransformerEngine(Plugin):
 
 
 def _is_compiled() -> bool:
-    """Whether the extension for torch lies where the package would look for it."""
+    """Whether the compiled extension for torch is installed where the package expects it."""
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
         return False
@@ -172,7 +172,7 @@ def _is_stand_in(extension: ModuleType) -> bool:
 
 
 def _ours_of(modules: dict[str, ModuleType]) -> dict[str, ModuleType]:
-    """The modules of Transformer Engine, and its extension."""
+    """The modules of Transformer Engine and its extension."""
     return {
         name: module
         for name, module in list(modules.items())
@@ -187,8 +187,8 @@ def _bind_to_parents(modules: dict[str, ModuleType]) -> None:
             setattr(sys.modules[parent], last, module)
 
 
-def _put_away(before: dict[str, ModuleType]) -> None:
-    """What was imported on top of the stand-in leaves `sys.modules`, and waits."""
+def _unload(before: dict[str, ModuleType]) -> None:
+    """Remove our module and the modules that import it from `sys.modules`, and keep them."""
     for name, module in _ours_of(sys.modules).items():
         if name in before:
             continue
@@ -209,7 +209,7 @@ def _functions() -> Iterator[Any]:
 
 
 def _compiled_later() -> Iterator[Any]:
-    """Functions that would be given to `torch.compile` when they are called first."""
+    """Functions that compile themselves with `torch.compile` at their first call."""
     for function in _functions():
         code = getattr(function, "__code__", None)
         if code is not None and "compiled_func" in code.co_freevars:
@@ -217,7 +217,7 @@ def _compiled_later() -> Iterator[Any]:
 
 
 def _clear_caches() -> None:
-    """Empties each `functools.lru_cache`: sizes of the GPU, workspaces."""
+    """Clear each `functools.lru_cache`: they keep GPU properties and workspaces."""
     for function in _functions():
         clear = getattr(function, "cache_clear", None)
         if callable(clear) and hasattr(function, "cache_info"):
@@ -229,7 +229,7 @@ def _restore_globals_of(module: ModuleType, on_exit: Callable[[Callable[[], None
     before = {
         name: value
         for name, value in names.items()
-        # `__builtins__` is a dictionary that all modules share.
+        # All modules share the dictionary `__builtins__`.
         if not name.startswith("__") and not isinstance(value, ModuleType)
     }
     contents = {name: type(value)(value) for name, value in before.items() if _is_plain(value)}

@@ -1,7 +1,7 @@
 """When backward passes begin and end, for programs without an optimizer.
 
-Sees: `torch.autograd.backward`, which `Tensor.backward` calls. Talks to: who counts. A pass inside
-another one (reentrant checkpoints) is part of it.
+Sees: `torch.autograd.backward`, which `Tensor.backward` calls. Talks to: its two callbacks. A pass
+inside another one (reentrant checkpoints) counts as part of it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 
 class PassWatch:
-    """Calls `began` before and `ended` after each backward pass, until `remove`.
+    """Calls `began` before and `ended` after each backward pass until `remove`.
 
-    What `began` raises is raised instead of the pass.
+    An exception of `began` replaces the pass.
     """
 
     def __init__(self, torch: Any, began: Callable[[], None], ended: Callable[[], None]) -> None:
@@ -38,6 +38,6 @@ class PassWatch:
         self._backward = torch.autograd.backward = backward
 
     def remove(self) -> None:
-        """Put torch's own function back, unless another tool has replaced it since."""
+        """Restore torch's function, unless another tool has replaced it since."""
         if self._autograd.backward is self._backward:
             self._autograd.backward = self._original

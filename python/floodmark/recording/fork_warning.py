@@ -1,4 +1,4 @@
-"""Keeps Python quiet about forks of a program whose only other thread is the recorder's.
+"""Suppresses Python's fork warning where the recorder's thread is the only other thread.
 
 Since 3.12 Python warns when a process with several threads forks, and counts native threads too.
 The recorder's thread is prepared for a fork, so a program without threads of its own gets no
@@ -21,7 +21,7 @@ _is_watching = False
 
 
 def watch_forks() -> None:
-    """Look at every fork of this process from here on."""
+    """Filter the warning at every fork of this process from now on."""
     global _is_watching
     if sys.version_info >= (3, 12) and not _is_watching:
         os.register_at_fork(before=_before, after_in_child=_remove)
@@ -29,7 +29,7 @@ def watch_forks() -> None:
 
 
 class _ForkMessage:
-    """The pattern of a warning filter: matches the warning once, and takes its filter away."""
+    """The pattern of a warning filter: matches the warning once, then removes its filter."""
 
     def match(self, text: str) -> bool:
         is_meant = "is multi-threaded, use of " in text
@@ -42,7 +42,7 @@ _FILTER: Any = ("ignore", _ForkMessage(), DeprecationWarning, None, 0)
 
 
 def _before() -> None:
-    # Not through `filterwarnings`: that makes Python forget which warnings it has shown.
+    # `filterwarnings` would reset the registry of warnings that were already shown.
     if _core.is_recording() and _has_no_other_thread() and _FILTER not in warnings.filters:
         _filters().insert(0, _FILTER)
 
@@ -53,7 +53,7 @@ def _remove() -> None:
 
 
 def _filters() -> list[Any]:
-    # A list; the type only promises a sequence.
+    # A list at run time; its type is only a sequence.
     return warnings.filters  # type: ignore[return-value]
 
 

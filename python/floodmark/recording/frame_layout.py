@@ -1,7 +1,7 @@
-"""The proof that we read Python's frames rightly, before we rely on it.
+"""Checks that the recorder reads Python's frames correctly in this interpreter.
 
-Where it fails, Python is asked for its frames instead, which is slower. `FLOODMARK_STACKS=slow`
-asks for that way from the start.
+Where the check fails, the recorder calls Python's API for frames, which is slower.
+`FLOODMARK_STACKS=slow` selects the slow way without a check.
 
 Sees: this interpreter. Talks to: `_core.prove`. Knows nothing of torch.
 """
@@ -29,7 +29,7 @@ def _second() -> CodeType:
 
 
 def _facts(code: CodeType) -> tuple[int, int, int, int, int]:
-    # The attributes are the very objects that the code object points to.
+    # Each attribute is the same object that the code object points to, so `id` is its address.
     name = getattr(code, "co_qualname", code.co_name)
     return (
         id(code),
@@ -41,7 +41,7 @@ def _facts(code: CodeType) -> tuple[int, int, int, int, int]:
 
 
 def prove() -> str | None:
-    """Why stacks cannot be read without the GIL in this interpreter; None when they can."""
+    """Why stacks cannot be read without the GIL in this interpreter; None if they can."""
     frames = [(id(prove.__code__), -1, 0)]
     frame: FrameType | None = sys._getframe().f_back
     while frame is not None:
@@ -54,7 +54,7 @@ def prove() -> str | None:
 
 
 def choose_way() -> tuple[bool, str]:
-    """Whether stacks can be recorded, and what is to be said of it; nothing when all is well."""
+    """Whether stacks can be recorded, and a warning if they are slow or missing."""
     why = "`FLOODMARK_STACKS=slow` is set"
     if os.environ.get("FLOODMARK_STACKS") != "slow":
         found = prove()

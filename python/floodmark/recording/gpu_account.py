@@ -1,8 +1,8 @@
-"""Simulated GPUs, as a recording sees them.
+"""The simulated GPUs that a recording describes in its header.
 
-`estimate` simulates a GPU and registers it here; recordings write into their headers what it says.
-A GPU that is simulated for blocks of fake tensors alone is lent: it is no part of the program, and
-recordings of the program leave it out. Imports nothing of `estimate`.
+`estimate` simulates a GPU and registers it here; recordings write its description into their
+headers. A GPU that is simulated only for blocks of fake tensors is lent: recordings of the program
+leave it out. Imports nothing of `estimate`.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 
 
 class GpuAccount(Protocol):
-    """What a simulated GPU says of itself."""
+    """The description of a simulated GPU for a recording."""
 
     def about(self, *, is_over: bool) -> Phantom:
-        """What a trace says of it."""
+        """The entry of the trace's header."""
 
 
 class FakeGpuAccount(GpuAccount, Protocol):
-    """The same of a GPU for fake tensors, which reports blocks instead of torch."""
+    """A GPU for fake tensors, which reports blocks instead of torch."""
 
     def devices(self) -> list[DeviceInfo]:
-        """The devices, as a header has them."""
+        """The devices in the form of the header."""
 
     def block_source(self) -> _core.BlockSource:
-        """Fake tensors, with the devices that torch has or without."""
+        """The source of blocks: fake tensors, with or without torch's own CUDA devices."""
 
 
 _registered: GpuAccount | None = None
 _is_lent = False
-#: What attaches the recorder to CUDA, once that is the program's.
+#: Attaches the recorder to CUDA once the program uses it.
 _attach: Callable[[], None] | None = None
 
 
 def register(gpu: GpuAccount) -> None:
-    """Name `gpu` in every recording from now on, until the process ends."""
+    """Write `gpu` into the header of every recording from now on."""
     global _registered, _is_lent, _attach
     _registered = gpu
     _is_lent = False
@@ -51,7 +51,7 @@ def register(gpu: GpuAccount) -> None:
 
 
 def lend_cuda() -> None:
-    """From now on torch's CUDA devices are those of fake tensors, unless the program has them."""
+    """Lend torch's CUDA devices to fake tensors, unless the program uses them already."""
     global _is_lent
     if _registered is None:
         _is_lent = True
@@ -59,7 +59,7 @@ def lend_cuda() -> None:
 
 
 def when_cuda_is_the_programs(attach: Callable[[], None]) -> None:
-    """Call `attach` now, or when CUDA is not lent any more; the last one counts."""
+    """Call `attach` now, or once CUDA is no longer lent; a later call replaces an earlier one."""
     global _attach
     if _is_lent:
         _attach = attach
@@ -68,5 +68,5 @@ def when_cuda_is_the_programs(attach: Callable[[], None]) -> None:
 
 
 def registered() -> GpuAccount | None:
-    """The GPU that is simulated in the whole process, where one is."""
+    """The GPU that is simulated in the whole process, or None."""
     return _registered

@@ -1,6 +1,6 @@
-"""What other rooms add to the headers of traces.
+"""Header keys that other packages add to traces.
 
-Imports nothing of theirs: each registers a function that returns keys of the header.
+Does not import them: each registers a function that returns keys of the header.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _sources: list[Callable[[], Mapping[str, object]]] = []
 
 
 def add(source: Callable[[], Mapping[str, object]]) -> None:
-    """Ask `source` for keys whenever a header is written, until the process ends."""
+    """Call `source` for keys whenever a header is written, until the process ends."""
     _sources.append(source)
 
 

@@ -1,4 +1,4 @@
-"""Calls back when torch has been imported, at once or later or never.
+"""Calls a function once a module is imported: at once if it is already.
 
 Sees: the import system. Knows nothing of torch.
 """
@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 
-#: Callbacks for a module whose import was under way before the watch began.
+#: Callbacks of watches that began while `executing` ran their module.
 _executing: dict[str, list[Callable[[ModuleType], None]]] = {}
 
 
 @contextmanager
 def executing(name: str) -> Iterator[None]:
-    """Call those that begin to watch a module in this block, which executes it."""
+    """Execute module `name` in this block; watches that begin inside are called after it."""
     callbacks = _executing[name] = []
     try:
         yield
@@ -42,7 +42,7 @@ class _Loader(importlib.abc.Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        # From here on the module shows its own loader, as if we had not been there.
+        # Restore the module's own loader: programs read `__loader__`.
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
@@ -63,7 +63,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != self._name:
             return None
-        # Only those behind us: another watch asks the others too, and would ask us again.
+        # Only the finders after this one: another watch would call this one again, without an end.
         behind = sys.meta_path.index(self) + 1 if self in sys.meta_path else 0
         for finder in sys.meta_path[behind:]:
             find = getattr(finder, "find_spec", None)
@@ -87,7 +87,7 @@ class ImportWatch:
             _executing[name].append(lambda module: None if self._is_stopped else on_import(module))
             return
         module = sys.modules.get(name)
-        # A module that is being imported right now is not ready yet: its spec says so.
+        # The spec of a module that is still being imported has `_initializing`.
         if module is not None and not getattr(module.__spec__, "_initializing", False):
             on_import(module)
             return
@@ -100,7 +100,7 @@ class ImportWatch:
         sys.meta_path.insert(0, self._finder)
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._is_stopped = True
         if self._finder in sys.meta_path:
             sys.meta_path.remove(self._finder)

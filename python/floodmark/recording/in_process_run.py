@@ -24,7 +24,7 @@ _OWN_FOLDER = str(Path(__file__).parents[1]) + os.sep
 
 
 def run_in_place(request: _core.RunRequest) -> None:
-    """Run the program of `request` as `__main__`; what it raises is raised."""
+    """Run the program of `request` as `__main__`; its exceptions pass."""
     sys.orig_argv = command_of(request) or sys.orig_argv
     own_words, args = split_words(request)
     name = own_words[-1]
@@ -52,15 +52,15 @@ def _new_main() -> types.ModuleType:
 
 
 def _set_first_path(folder: str) -> None:
-    # `python -P` leaves the program's folder out, and has no entry of ours to replace.
+    # `python -P` does not add the program's folder: nothing to replace.
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = folder
 
 
 def _run_module(name: str, *, sets_argv: bool = True) -> None:
     _new_main()
-    # What `python -m` itself calls. It is private, and the same in 3.10 to 3.14; `run_module` puts
-    # another `__main__` in its place when it returns, before threads and exit handlers have ended.
+    # `python -m` calls the same private function (Python 3.10 to 3.14). `run_module` would replace
+    # `__main__` when it returns, before threads and exit handlers have ended.
     runpy._run_module_as_main(name, sets_argv)  # type: ignore[attr-defined]
 
 
@@ -77,7 +77,7 @@ def _run_script(script: str, args: list[str]) -> None:
         source, file = sys.stdin.buffer.read(), "<stdin>"
         main.__loader__ = importlib.machinery.BuiltinImporter
     else:
-        # Joined to the folder and not normalised, as Python does.
+        # Python joins it to the folder without normalising it.
         file = os.path.join(os.getcwd(), script)
         _set_first_path(str(Path(script).resolve().parent))
         source = _read(file)
@@ -97,7 +97,7 @@ def _read(file: str) -> bytes:
 
 
 def _hide_our_frames() -> None:
-    """Leave our frames out of a printed traceback."""
+    """Remove floodmark's frames from printed tracebacks."""
     hook = getattr(sys, "excepthook", None)
     if hook is None:
         return
@@ -121,7 +121,7 @@ def _without_ours(traceback: TracebackType | None) -> TracebackType | None:
     outside = [at for at in range(first) if not files[at].startswith(_OWN_FOLDER)]
     if all(_starts_us(files[at]) for at in outside):
         outside = []
-    # The frames of a tool that runs floodmark stay.
+    # Keep the frames of a tool that runs floodmark.
     kept = [entries[at] for at in outside] + entries[first:]
     for entry, following in pairwise(kept):
         entry.tb_next = following
@@ -129,5 +129,5 @@ def _without_ours(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def _starts_us(file: str) -> bool:
-    """Whether it is the launcher of `python -m`, or the `floodmark` script."""
+    """Whether `file` is the launcher of `python -m` or the `floodmark` script."""
     return file in ("<frozen runpy>", runpy.__file__) or Path(file).name == "floodmark"

@@ -1,7 +1,7 @@
-"""What was in memory before recording began.
+"""Blocks that were live before the recording began.
 
-On CUDA the caching allocator has a list. On the CPU there is none, so the recorder searches the
-process's memory for torch's storages.
+On CUDA the caching allocator lists them. The CPU allocator has no list, so the recorder searches
+the process's memory for torch's storages.
 
 Sees: torch's allocator, and a tensor of its own. Keeps no reference.
 """
@@ -25,7 +25,7 @@ def _device_blocks(torch: ModuleType) -> list[Block]:
         blocks.append(("cuda", device, address, int(segment["total_size"]), 0, True))
         for block in segment["blocks"]:
             size = int(block["size"])
-            # Old snapshots have no addresses: blocks lie one after the other.
+            # Blocks of old snapshots have no addresses: they follow each other.
             start = int(block.get("address", address))
             if block["state"] == "active_allocated":
                 requested = int(block.get("requested_size", 0))
@@ -40,7 +40,7 @@ def record_device_blocks(torch: ModuleType) -> None:
 
 
 def record_host_blocks() -> list[str]:
-    """Record which blocks of torch's CPU allocator are live; returns what is missing.
+    """Record the live blocks of torch's CPU allocator; returns warnings about missing ones.
 
     The hooks must be in place. `prove_tensors` must have been called.
     """
@@ -56,12 +56,12 @@ def record_host_blocks() -> list[str]:
 
 
 def prove_tensors(torch: ModuleType) -> bool:
-    """Whether tensors lie in memory as the recorder expects. Allocates nothing with torch."""
+    """Whether a tensor's memory layout is as the recorder expects. Allocates nothing with torch."""
     try:
         with torch_private.outside_modes(), torch_private.without_function_modes(torch):
             sample = torch.frombuffer(bytearray(4093), dtype=torch.uint8)
             empty = torch.UntypedStorage(0, device="cpu")
             return _core.prove_tensors(*torch_private.addresses_of(sample, empty))
     except Exception:
-        # A torch that lacks one of these names: the report says what is not recorded.
+        # This torch lacks one of the names; the caller reports it.
         return False

@@ -1,11 +1,11 @@
 """Runs a program with plain Python, and starts the recorder in that process before its first line.
 
 `floodmark run script.py` becomes `python script.py`: the process replaces itself. So `__main__`,
-`sys.argv`, `sys.path`, tracebacks, `-m`, zip files, stdin and the exit status are Python's own. The
-start-up file (`startup/sitecustomize.py`) is found through `PYTHONPATH` and calls `run.begin`,
-which restores the environment and starts the recorder. Where the start-up file would not be
-found, or where another tool runs floodmark inside its own process, `launch` returns and the caller
-runs the program in this process.
+`sys.argv`, `sys.path`, tracebacks, `-m`, zip files, stdin and the exit status are those of plain
+Python. The start-up file (`startup/sitecustomize.py`) is found through `PYTHONPATH` and calls
+`run.begin`, which restores the environment and starts the recorder. Where the start-up file would
+not be found, or where another tool runs floodmark inside its own process, `launch` returns and the
+caller runs the program in this process.
 
 Sees: the command line. Talks to: `_core`. Does not read the program.
 """
@@ -19,7 +19,7 @@ import sys
 
 from floodmark import _core
 
-#: What the start-up file needs: our own words of the command line, and the user's `PYTHONPATH`.
+#: Variables for the start-up file: floodmark's arguments, and the user's `PYTHONPATH`.
 VARIABLE = "FLOODMARK_STARTUP"
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
 #: The folder of the start-up file.
@@ -28,7 +28,7 @@ _OWN_MODULES = ("floodmark", "floodmark.__main__", "floodmark.estimate.request_p
 
 
 def launch(request: _core.RunRequest) -> None:
-    """Replace this process by the program of `request`. Returns where that is not possible."""
+    """Replace this process with the program of `request`; returns if that is not possible."""
     program = command_of(request)
     # `-E` and `-I` ignore `PYTHONPATH`, `-S` ignores `sitecustomize`.
     if program is None or sys.flags.ignore_environment or sys.flags.no_site or not sys.executable:
@@ -48,7 +48,7 @@ def launch(request: _core.RunRequest) -> None:
 
 
 def take_order() -> list[str] | None:
-    """Our words of the command line in a process that `launch` made. Restores the environment."""
+    """floodmark's arguments in a process that `launch` started. Restores the environment."""
     text = os.environ.pop(VARIABLE, None)
     if text is None:
         return None
@@ -62,7 +62,7 @@ def take_order() -> list[str] | None:
 
 
 def command_of(request: _core.RunRequest) -> list[str] | None:
-    """The command line that runs the program alone; None where another tool runs floodmark."""
+    """The command line of the program without floodmark; None if another tool runs floodmark."""
     options = _interpreter_options()
     if options is None:
         return None
@@ -78,9 +78,9 @@ def _target(request: _core.RunRequest, name: str) -> list[str]:
 
 
 def split_words(request: _core.RunRequest) -> tuple[list[str], list[str]]:
-    """Split the command line: up to the name of the program, and the program's own arguments.
+    """Split the command line into the part up to the program's name and the program's arguments.
 
-    They are the strings that Python itself decoded, in any locale; those of the request are not.
+    The strings are those that Python decoded, in any locale; the request has other ones.
     """
     words = sys.argv[1:]
     at = len(words) - len(request.args)
@@ -88,7 +88,7 @@ def split_words(request: _core.RunRequest) -> tuple[list[str], list[str]]:
 
 
 def _interpreter_options() -> list[str] | None:
-    """Python's own options on the command line; None where another tool runs floodmark."""
+    """Python's options on the command line; None if another tool runs floodmark."""
     found = _split(sys.orig_argv)
     if found is None:
         return None

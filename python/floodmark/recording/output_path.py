@@ -2,7 +2,7 @@
 
 A path that ends in `.flood` is a file. Any other path is a folder, with one file for each rank. The
 rule does not depend on the launcher, on `--world` or on what exists. `--force` replaces a file or a
-folder of traces; what is not a trace is never removed.
+folder of traces and never removes anything else.
 
 Sees: paths, the launcher's environment. Talks to: `_core`. Does not open the trace.
 """
@@ -20,10 +20,10 @@ from floodmark.recording.window_options import say_text
 
 _SUFFIX = ".flood"
 _JOURNAL = ".journal"
-#: What a journal's folder holds.
+#: Names of the files in a journal's folder.
 _JOURNAL_FILES = re.compile(r".*\.chunk|ledger|state")
 _RANK_FILE = re.compile(r"rank-([0-9]+)\.flood")
-#: What a trace begins with.
+#: The first bytes of a trace.
 _MAGIC = b"FLOD"
 _OTHER_PATH = "choose another path with `-o`"
 _OTHER_OR_FORCE = f"{_OTHER_PATH}, or replace it with `--force`"
@@ -31,7 +31,7 @@ _WAIT = f"wait until that program ends, or {_OTHER_PATH}"
 
 
 class _Refused(Exception):
-    """Why nothing is written there, and what to do."""
+    """Why floodmark does not write to a path, and a hint."""
 
     def __init__(self, cause: str, hint: str) -> None:
         super().__init__(cause)
@@ -39,9 +39,9 @@ class _Refused(Exception):
 
 
 def output_path(request: _core.RunRequest, *, is_only_process: bool) -> Path | None:
-    """The file for the trace of this process. None where there is none; stderr has the reason.
+    """The trace file of this process; None after an error, which goes to stderr.
 
-    `is_only_process` says that the other ranks are simulated, so no other process writes there.
+    With `is_only_process` the other ranks are simulated, so no other process writes there.
     """
     rank, world_size, _ = rank_of_process()
     world = world_size or 1
@@ -74,8 +74,8 @@ def output_path(request: _core.RunRequest, *, is_only_process: bool) -> Path | N
 
 
 def next_default_path(request: _core.RunRequest) -> Path | None:
-    """The next free name, where another process took the one that `output_path` chose; None where
-    the user chose it."""
+    """The next free name after another process took the one of `output_path`; None if the user
+    chose the name."""
     rank, world_size, _ = rank_of_process()
     if request.output is not None or request.force or (rank is not None and (world_size or 1) > 1):
         return None
@@ -88,7 +88,7 @@ def _default_file(request: _core.RunRequest) -> Path:
 
 
 def _file_in_folder(folder: Path, rank: int, world: int, *, force: bool) -> Path:
-    """The file of a rank. Ranks of other processes may come at the same time."""
+    """The file of a rank. Other ranks may call this at the same time."""
     if folder.exists() and not folder.is_dir():
         if not force:
             raise _Refused("a file has this name", f"a folder is needed: {_way_out(folder)}")
@@ -101,7 +101,7 @@ def _file_in_folder(folder: Path, rank: int, world: int, *, force: bool) -> Path
         _refuse_unless_ours(folder)
         for entry in list(folder.iterdir()):
             found = _RANK_FILE.fullmatch(entry.name.removesuffix(_JOURNAL))
-            # Of a world that was larger; the others are replaced by their own ranks.
+            # Left by a larger world; each other rank replaces its own file.
             if found is not None and int(found[1]) >= world:
                 _refuse_if_live(entry)
                 _remove(entry)
@@ -111,7 +111,8 @@ def _file_in_folder(folder: Path, rank: int, world: int, *, force: bool) -> Path
 
 
 def _make_room(path: Path, *, force: bool) -> None:
-    """Make sure that a file of this name can be written."""
+    """Make sure that `path` may be written or replaced: raise `_Refused`, or remove a folder of
+    traces."""
     if path.is_dir() and not path.is_symlink():
         if not force:
             raise _Refused("a folder has this name", f"a file is needed: {_OTHER_OR_FORCE}")
@@ -141,7 +142,7 @@ def _next_free(path: Path) -> Path:
 
 
 def _way_out(path: Path) -> str:
-    """What to do about a file that exists: `--force` replaces traces alone."""
+    """The hint for a file that exists: `--force` replaces only traces."""
     if _is_trace(path):
         return _OTHER_OR_FORCE
     return f"it is not a trace, and is not replaced: {_OTHER_PATH}"
@@ -165,7 +166,7 @@ def _refuse_unless_ours(folder: Path) -> None:
 
 
 def _is_ours(entry: Path) -> bool:
-    """Whether it is a trace or the journal of one. What has gone meanwhile disturbs nothing."""
+    """Whether it is a trace or its journal, or has been removed meanwhile."""
     try:
         if entry.name.endswith(_SUFFIX):
             return _is_trace(entry)
@@ -180,7 +181,7 @@ def _is_ours(entry: Path) -> bool:
 
 
 def _is_trace(path: Path) -> bool:
-    """Whether a file begins as a trace does; an empty one, too, has nothing to lose."""
+    """Whether a file begins like a trace, or is empty."""
     if not stat.S_ISREG(path.lstat().st_mode):
         return False
     with path.open("rb") as file:
@@ -188,7 +189,7 @@ def _is_trace(path: Path) -> bool:
 
 
 def _remove(entry: Path) -> None:
-    """Remove a trace or a journal: nothing that does not look like one."""
+    """Remove a trace or a journal, and nothing that does not look like one."""
     with contextlib.suppress(FileNotFoundError):
         if not entry.is_dir():
             entry.unlink()
@@ -200,7 +201,7 @@ def _remove(entry: Path) -> None:
 
 
 def _remove_folder(folder: Path) -> None:
-    """Remove a folder of traces. Refused, and nothing removed, where it holds anything else."""
+    """Remove a folder of traces; raises `_Refused` and removes nothing if it has other files."""
     _refuse_unless_ours(folder)
     entries = list(folder.iterdir())
     for entry in entries:
@@ -211,7 +212,7 @@ def _remove_folder(folder: Path) -> None:
 
 
 def remove_traces(folder: Path) -> bool:
-    """Remove a folder of traces; False where it holds something else, and stays."""
+    """Remove a folder of traces; returns False and keeps it if it has other files."""
     try:
         _remove_folder(folder)
     except (_Refused, OSError):

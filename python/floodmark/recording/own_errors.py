@@ -1,8 +1,9 @@
-"""Tells an error of ours from an exception that is the program's.
+"""Suppresses floodmark's own errors and lets the program's exceptions pass.
 
-Python runs a program's signal handlers, and raises what other threads send to this one, between any
-two instructions of Python code, also of ours. What arises so is the program's, and passes. Sees:
-exceptions and their frames. Code that runs while a program trains is native, where nothing arises.
+Between any two instructions of Python code, also floodmark's, Python may run a signal handler of
+the program or raise an exception that another thread sent. Those exceptions are the program's.
+Sees: exceptions and their frames. Code that runs while a program trains is native and cannot be
+interrupted so.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from types import FrameType, TracebackType
 
 
 class OwnErrors:
-    """A block in which errors of ours are suppressed; the last one is kept."""
+    """A block that suppresses floodmark's errors; `error` is the last one."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None
@@ -32,16 +33,16 @@ class OwnErrors:
 
 
 def is_from_outside(error: Exception) -> bool:
-    """Whether a signal handler raised it, or another thread sent it."""
+    """Whether a signal handler raised the error or another thread sent it."""
     frame: FrameType | None = None
     traceback = error.__traceback__
     while traceback is not None:
         caller, frame = frame, traceback.tb_frame
-        # Only a signal handler is called with the frame that it interrupts.
+        # Only a signal handler gets the frame that it interrupts as an argument.
         if caller is not None and _has_local(frame, caller):
             return True
         traceback = traceback.tb_next
-    # What is sent to a thread is an exception without arguments; errors of ours have a message.
+    # An exception that was sent to a thread has no arguments; floodmark's errors have a message.
     return not error.args and not isinstance(error, (MemoryError, AssertionError))
 
 

@@ -1,7 +1,7 @@
-"""Recordings as a user starts them: `trace`, `start`, `stop`, and what a program says of itself.
+"""The public functions of a recording: `trace`, `start`, `stop`, `step`, `mark`, `phase`.
 
-Talks to: `window`, which records, and `_core`. Nothing here raises into the program once it runs:
-what cannot be recorded is said once, on stderr.
+Talks to: `window`, which records, and `_core`. Nothing here raises into the running program: each
+part that cannot be recorded gets one warning on stderr.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _temporary: tuple[int, Path] | None = None
 
 
 def _temporary_path() -> Path:
-    """A name for events that have none; gone when the program ends."""
+    """The temporary file of a recording without a path; removed at the end of the program."""
     global _temporary
     if _temporary is None or _temporary[0] != getpid():
         folder = Path(tempfile.mkdtemp(prefix="floodmark-"))
@@ -84,11 +84,11 @@ class TraceOptions(RecordingOptions, total=False):
 
 
 class Recorder(ContextDecorator):
-    """A recording that is about to run, runs, or has run.
+    """A recording, before, during and after it runs.
 
-    As a context manager or a decorator it records what is inside. Other recordings may run in the
-    same process. When it cannot record (the path is not writable) it says so once and the program
-    goes on.
+    As a context manager or a decorator it records the block or the function. Other recordings may
+    run in the same process. If it cannot record (the path is not writable), it prints one warning
+    and the program continues.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Recorder(ContextDecorator):
         wanted = complete_options(options)
         cpu, cuda = parse_devices(devices)
         self._given_path = None if path is None else Path(path)
-        #: Another name, where the path is not the user's choice and is taken.
+        #: Returns the next free path if the default path is taken; None if the user chose the path.
         self._next_path = next_path
         self._open_window = functools.partial(
             Window,
@@ -115,7 +115,7 @@ class Recorder(ContextDecorator):
             fake_gpu=fake_gpu,
         )
         self._follow_fork = wanted["follow_fork"]
-        # Not from `threading`: Python 3.13 ends a program differently once that is imported.
+        # `threading` would change how Python 3.13 ends the program.
         self._lock = RLock()
         self._entered = 0
         self._window: Window | None = None
@@ -127,9 +127,9 @@ class Recorder(ContextDecorator):
         self._failure = ""
 
     def start(self, *, needed_by: str = "nothing is recorded") -> Recorder:
-        """Begin to record. A recording that runs goes on.
+        """Begin to record. Does nothing if the recording runs already.
 
-        `needed_by` says what does not happen where it cannot.
+        `needed_by` is the consequence that the warning states if the recording fails.
         """
         with self._lock:
             if self._window is None or self._window.pid != getpid():
@@ -161,7 +161,7 @@ class Recorder(ContextDecorator):
                 given = None if self._given_path is None else self._path
                 self._window = self._open_window(given, self._path)
             except FileExistsError:
-                # Another process may have taken the name since it was chosen.
+                # Another process may have created the file since the path was chosen.
                 following = None if self._next_path is None else self._next_path()
                 if following in (None, self._given_path):
                     raise
@@ -174,7 +174,7 @@ class Recorder(ContextDecorator):
             if window is None or window.pid != getpid():
                 return
             window.close()
-            # What is in memory is finished when somebody asks for it.
+            # A recording in memory is finished when its path is first requested.
             if self._given_path is not None:
                 self._finish()
 
@@ -192,7 +192,7 @@ class Recorder(ContextDecorator):
 
     @property
     def failure(self) -> str:
-        """Why nothing was recorded, or why it stopped early; empty when all is well."""
+        """Why nothing was recorded, or why it stopped early; empty after no failure."""
         with self._lock:
             self._finish()
         return self._failure
@@ -201,8 +201,7 @@ class Recorder(ContextDecorator):
     def path(self) -> Path | None:
         """The trace file; None before the start.
 
-        A recording without a file gets a temporary one when its path is first asked for after its
-        end.
+        A recording without a file gets a temporary one when this is first read after its end.
         """
         with self._lock:
             is_in_memory = self._given_path is None and self._core is not None
@@ -213,28 +212,29 @@ class Recorder(ContextDecorator):
         return self._path
 
     def refresh(self) -> None:
-        """Write into the trace what the simulated GPU says now."""
+        """Write the current state of the simulated GPU into the trace."""
         if self._window is not None and self._window.pid == getpid():
             self._window.refresh()
 
     def set_rank(self, rank: int, world_size: int) -> None:
-        """Which rank this process is, where its environment did not say it."""
+        """Set the rank of this process if its environment has none."""
         if self._window is not None and self._window.pid == getpid():
             self._window.set_rank(rank, world_size)
 
     def in_forked_child(self) -> None:
-        """The parent records, and this process is a fork of it: record into a file of our own."""
+        """In a fork of a recorded process: record into a file of its own."""
         if self._path is None:
             return
         path = self._path.with_name(f"{self._path.stem}.{getpid()}{self._path.suffix}")
         child = Recorder(path)
         child._open_window = self._open_window
         child.start()
-        # `atexit` may be cleared, and what follows holds no reference.
+        # The parent's handlers of `atexit` may be gone, and nothing else refers to this recorder.
         self._child = child
         atexit.register(child.stop)
-        # Children of `multiprocessing` leave by `os._exit`, past `atexit`, but not past finalizers.
-        # They forget those that they find when they begin, so ours is made after that.
+        # Children of `multiprocessing` leave by `os._exit`, which skips `atexit` but not
+        # finalizers. A child removes the finalizers of its parent when it begins, so ours is
+        # registered after that.
         from multiprocessing import util
 
         util.register_after_fork(
@@ -258,12 +258,12 @@ class Recorder(ContextDecorator):
                 self.stop()
 
     def _recreate_cm(self) -> Recorder:
-        # A decorated function that is called twice records twice, into the same recorder.
+        # Each call of a decorated function records with the same recorder.
         return self
 
     @property
     def trace(self) -> Trace:
-        """The recording, read back: what it has until now where it still runs."""
+        """The recording as a trace; while it runs, the events until now."""
         with self._lock:
             if self._core is None:
                 raise _core.FloodmarkError(
@@ -283,22 +283,23 @@ class Recorder(ContextDecorator):
             return self._trace
 
     def step(self) -> int | None:
-        """A step ended, in this recording alone. Returns its number; None where it is not open."""
+        """End a step of this recording only. Returns its number; None if the recording is
+        closed."""
         return self._window.core.step() if self.is_open and self._window is not None else None
 
     def begin_phase(self, name: str) -> None:
-        """A phase begins on this thread, in this recording alone."""
+        """Begin a phase on this thread, in this recording only."""
         if self.is_open and self._window is not None:
             self._window.core.begin_phase(str(name))
 
     def end_phase(self) -> None:
-        """The innermost phase of this recording on this thread ends."""
+        """End the innermost phase of this recording on this thread."""
         if self.is_open and self._window is not None:
             self._window.core.end_phase()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Name what happens inside on this thread, in this recording alone."""
+        """Name the phase of a block on this thread, in this recording only."""
         self.begin_phase(name)
         try:
             yield
@@ -306,7 +307,7 @@ class Recorder(ContextDecorator):
             self.end_phase()
 
     def ended_steps(self, first: int, wait_millis: int) -> list[answer_types.StepTotals]:
-        """The totals of steps that ended, from `first` on; the last one may take so long."""
+        """The totals of ended steps from `first` on; waits for the last one at most this long."""
         if self._core is None:
             return []
         found: list[answer_types.StepTotals] = json.loads(
@@ -315,15 +316,15 @@ class Recorder(ContextDecorator):
         return found
 
     def peaks(self, wait_millis: int) -> list[tuple[str, int]]:
-        """The peak of allocated bytes on each device until now."""
+        """The peak of allocated bytes on each device so far."""
         return [] if self._core is None else self._core.peaks(wait_millis)
 
     def peak(self, device: DeviceLike | None = None) -> Moment:
-        """The moment at which most was allocated."""
+        """The time of the peak."""
         return self.trace.peak(device)
 
     def oom(self, device: DeviceLike | None = None, top: int | None = 10) -> Oom:
-        """Why an allocation failed, and the moment at which that was."""
+        """Why an allocation failed, and the time of the failure."""
         return self.trace.oom(device, top)
 
     def end(self, device: DeviceLike | None = None) -> Moment:
@@ -376,16 +377,16 @@ def trace(
 ) -> Recorder:
     """Record what happens inside a `with` block, or in a decorated function.
 
-    `path` is the trace; without one it is kept only as long as the program runs. `devices` are
+    `path` is the trace; without one the recording lasts only as long as the program. `devices` are
     names such as `"cpu"` or `"cuda:0"`, or objects of `torch.device`; all by default. The further
     `options` are those of `RecordingOptions`, such as `ops=True` or `max_memory="64MiB"`.
 
-    A finished trace of the same name is replaced. Any other file, a symbolic link and a recording
-    that was not finished are replaced only with `force`. A recording that runs, a folder and a
-    device are never replaced.
+    A finished trace of the same name is replaced. Any other file, a symbolic link and an unfinished
+    recording are replaced only with `force`. A live recording, a folder and a device are never
+    replaced.
 
-    Recordings may run inside each other, beside each other and on several threads. Each sees all
-    events of its devices from its start to its end, and none disturbs another.
+    Recordings may be nested, overlap and run on several threads. Each has all events of its devices
+    from its start to its end, independently of the others.
     """
     return Recorder(
         path,
@@ -399,14 +400,14 @@ _started: list[Recorder] = []
 
 
 def start(path: str | os.PathLike[str] | None = None, **options: Unpack[TraceOptions]) -> Recorder:
-    """Begin to record; `stop` ends it. Takes what `trace` takes."""
+    """Begin to record; `stop` ends it. Takes the arguments of `trace`."""
     recorder = trace(path, **options).start()
     _started.append(recorder)
     return recorder
 
 
 def stop() -> Recorder | None:
-    """End the recording that the last `start` began, and return it."""
+    """End the recording of the last `start`, and return it."""
     if not _started:
         return None
     recorder = _started.pop()
@@ -420,19 +421,19 @@ def is_recording() -> bool:
 
 
 def step() -> None:
-    """Say that a training step ended. Without it, every optimizer step ends one."""
+    """End a training step. Without this call, every optimizer step ends one."""
     _core.step()
     steps.user_stepped()
 
 
 def mark(name: str) -> None:
-    """Mark this moment in the trace."""
+    """Write a named mark at this time into the trace."""
     _core.mark(str(name))
 
 
 @contextmanager
 def phase(name: str) -> Iterator[None]:
-    """Name what happens inside on this thread."""
+    """Name the phase of a block on this thread."""
     if not str(name):
         raise ValueError("a phase needs a name")
     _core.begin_phase(str(name))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def run(request: _core.RunRequest, prepare: Callable[[], object]) -> int:
-    """Run the program of `request` under a recorder. Returns only when it could not be begun.
+    """Run the program of `request` under a recorder. Returns only if the program could not start.
 
     `prepare` is called before the program where it runs in this process.
     """
@@ -51,7 +51,7 @@ def begin() -> _core.RunRequest | None:
         return None
     request = _core.main(["floodmark", *words], sys.executable)
     if not isinstance(request, _core.RunRequest) or not start(request, sys.modules["__main__"]):
-        # The program has not begun, and without a recording it must not.
+        # Without a recording the program must not start.
         with contextlib.suppress(Exception):
             sys.stderr.flush()
         os._exit(request if isinstance(request, int) else 1)
@@ -59,23 +59,23 @@ def begin() -> _core.RunRequest | None:
 
 
 def start(request: _core.RunRequest, main: ModuleType | None = None) -> bool:
-    """Start the recorder of `request` in this process; whether that succeeded.
+    """Start the recorder of `request` in this process; returns whether that succeeded.
 
-    `main` is the module that Python will fill with the program, where it is known before.
+    `main` is the module in which Python will run the program, if it exists already.
     """
     program = Program.from_request(request)
     recorder = None if program is None else program.start()
     if recorder is None:
         return False
-    # First in, last out: what the program does at its exit is still recorded. Ctrl-C does not end
-    # it: without the recorder there is nothing left to interrupt.
+    # Registered first, so it runs last: the program's exit handlers are still recorded. Ctrl-C does
+    # not interrupt it.
     finish = functools.partial(_finish, recorder, request, has_begun(request, main), getpid())
     atexit.register(_core.call_on_own_thread, finish)
     return True
 
 
 class Program:
-    """A program that can be begun, and its recorder."""
+    """A program that is ready to run, and its recorder."""
 
     def __init__(self, request: _core.RunRequest, path: Path) -> None:
         self.request = request
@@ -85,9 +85,9 @@ class Program:
     def from_request(
         cls, request: _core.RunRequest, *, is_only_process: bool = False
     ) -> Program | None:
-        """The program of a request; what is wrong with it has been said where there is none.
+        """The program of a request; None after an error, which was printed.
 
-        `is_only_process` says that the other ranks of the world are simulated.
+        With `is_only_process` the other ranks of the world are simulated.
         """
         path = output_path(request, is_only_process=is_only_process)
         if path is None:
@@ -95,7 +95,7 @@ class Program:
         return cls(request, path)
 
     def start(self, fake_gpu: FakeGpuAccount | None = None) -> Recorder | None:
-        """Begin to record; None where that could not be done."""
+        """Begin to record; None if that failed."""
         request = self.request
         recorder = Recorder(
             self.path,
@@ -109,12 +109,12 @@ class Program:
         return None if recorder.failure else recorder
 
     def run(self) -> None:
-        """Run it; what it raises is raised."""
+        """Run the program; its exceptions pass."""
         run_in_place(self.request)
 
 
 def short_path(path: Path) -> str:
-    """The path from the current folder, if there still is one."""
+    """The path relative to the current folder, if that still exists."""
     try:
         return os.path.relpath(path)
     except OSError:
@@ -122,14 +122,15 @@ def short_path(path: Path) -> str:
 
 
 def next_question(name: str, *, ran_out: bool) -> str:
-    """What to ask of a recording that was just written."""
+    """The command to run next on a recording that was just written."""
     if ran_out:
         return f"`{name}`: see why memory ran out with `floodmark oom {name}`"
     return f"`{name}`: see what filled it with `floodmark report {name}`"
 
 
 def has_begun(request: _core.RunRequest, main: ModuleType | None) -> Callable[[], bool]:
-    """Says later whether Python has found the program: it then changes the module that it runs."""
+    """A function that returns whether Python has started the program: it has then changed
+    `main`."""
     reads_stdin = request.script is not None and os.fspath(request.script) == "-"
     if main is None or reads_stdin:
         return lambda: True
@@ -145,7 +146,7 @@ def has_begun(request: _core.RunRequest, main: ModuleType | None) -> Callable[[]
 
 
 def end_of(trace: Trace, name: str) -> str:
-    """What to do with a recording that was just written; why, where there is nothing to do."""
+    """The next command for a recording that was just written, or why it has no events."""
     found = trace.summary()
     if not found["events"]:
         why = "allocated no tensor" if "torch" in sys.modules else "did not import torch"

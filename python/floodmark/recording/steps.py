@@ -1,7 +1,7 @@
-"""How many steps a program has made, and its end after enough of them.
+"""Counts the steps of a program, and ends it after `--steps` of them.
 
-A step is what the program says (`floodmark.step`), otherwise a step of an optimizer. Where the
-program has no optimizer, `--steps` counts backward passes.
+A step ends at each call of `floodmark.step`, otherwise at each step of an optimizer. In a program
+without an optimizer, `--steps` counts backward passes.
 
 Sees: torch's global optimizer hooks, backward passes. Talks to: its listeners, and the
 recorder, which marks a step for each counted pass, and for each step of an optimizer where the
@@ -23,24 +23,24 @@ from floodmark.recording.backward_passes import PassWatch
 from floodmark.recording.own_errors import OwnErrors
 from floodmark.recording.window_options import say
 
-#: An optimizer that makes no step in this many backward passes is not waited for.
+#: After this many backward passes without an optimizer step, backward passes count as steps.
 _MOST_PASSES = 1000
 
-#: A program that catches our exit goes on to the next step; so often it may.
+#: A program that catches `EnoughSteps` continues; it is raised at most this often.
 _MOST_EXITS = 3
 
-#: For the recorder's writer, which needs a few milliseconds.
+#: How long to wait for the recorder's writer, which needs a few milliseconds.
 _WAIT_MILLIS = 1000
 
-#: A line on a terminal is not written more often than this.
+#: The shortest time between two progress lines on a terminal.
 _SECONDS_BETWEEN = 0.1
 
 
 class EnoughSteps(SystemExit):
     """Ends the program as `sys.exit(0)` would.
 
-    `except Exception` does not catch it, `finally` and `with` run, handlers of `atexit` run, and
-    all that lets `SystemExit` pass (launchers, trainers, `multiprocessing`) lets this pass.
+    `except Exception` does not catch it; `finally`, `with` and handlers of `atexit` run; whatever
+    lets `SystemExit` pass (launchers, trainers, `multiprocessing`) lets this pass.
     """
 
     def __init__(self) -> None:
@@ -48,37 +48,37 @@ class EnoughSteps(SystemExit):
 
 
 class StepWatch:
-    """Counts steps; one that is made inside another counts with it."""
+    """Counts steps; a step inside another one is not counted by itself."""
 
     def __init__(
         self,
         limit: int | None,
         on_step: Callable[[ModuleType, int], None],
-        tell_end: Callable[[], None] | None = None,
+        on_end: Callable[[], None] | None = None,
         goes_on: Callable[[], bool] | None = None,
         *,
         is_enough: Callable[[], bool] | None = None,
     ) -> None:
         self._limit = limit
         self._on_step = on_step
-        self._tell_end = tell_end
-        #: Asked at the end of each step from the last one that is wanted on.
+        self._on_end = on_end
+        #: Called at the end of the last requested step and of each later one: whether to continue.
         self._goes_on = goes_on
         self._is_going_on = False
-        #: Asked at the end of each step before the limit.
+        #: Called at the end of each step before the limit: whether to end early.
         self._is_enough = is_enough
         self._had_enough = False
         self._torch: ModuleType | None = None
         self._running = _core.RunningSteps()
         self._handles: list[Any] = []
         self._exits = 0
-        #: How often each kind of step has ended; the first kind that has any counts.
-        self._ended = {"said": 0, "optimizer": 0, "pass": 0}
+        #: The number of ended steps of each kind; the first kind above zero counts.
+        self._ended = {"marked": 0, "optimizer": 0, "pass": 0}
         self._passes = 0
         self._pass_watch: PassWatch | None = None
 
     def attach(self, torch: ModuleType) -> None:
-        """torch is imported: listen to every optimizer."""
+        """Hook every optimizer of torch."""
         from torch.optim import optimizer as optimizers
 
         self._torch = torch
@@ -91,7 +91,7 @@ class StepWatch:
             _watches.append(self)
 
     def detach(self) -> None:
-        """Listen no more."""
+        """Remove the hooks."""
         if self._pass_watch is not None:
             self._pass_watch.remove()
             _watches.remove(self)
@@ -102,32 +102,32 @@ class StepWatch:
 
     def _before(self, *_: object) -> None:
         if self._running.begin(1) and self._running.depth == 1:
-            # It has ended with what it raised, and the program goes on.
+            # The optimizer step raised, and the program continued.
             self._end_step("optimizer")
             self._end_if_enough()
 
     def _after(self, *_: object) -> None:
         self._running.end(1)
         if self._running.depth == 0:
-            if self._is_enough is not None and not self._ended["said"]:
-                # The recorder adds up the steps that are marked.
+            if self._is_enough is not None and not self._ended["marked"]:
+                # The recorder computes totals for marked steps only.
                 _core.step()
             self._end_step("optimizer")
             self._end_if_enough()
 
     def user_stepped(self) -> None:
-        """The program says that a step ended."""
-        self._end_step("said")
+        """The program called `floodmark.step`."""
+        self._end_step("marked")
         self._end_if_enough()
 
     def _before_pass(self) -> None:
-        # Not right after the last pass: an update that is made by hand is part of its step.
+        # Checked before the next pass, not after the last: a manual update belongs to its step.
         if not self._is_going_on:
             self._end_if_enough()
 
     def _after_pass(self) -> None:
         self._passes += 1
-        if self._ended["said"] or self._ended["optimizer"]:
+        if self._ended["marked"] or self._ended["optimizer"]:
             return
         has_optimizer = torch_private.has_made_optimizer(self._torch)
         if has_optimizer and self._passes < _MOST_PASSES:
@@ -147,7 +147,7 @@ class StepWatch:
 
     def _end_step(self, kind: str) -> None:
         self._ended[kind] += 1
-        # Another kind may be the one that counts, and is reported by itself.
+        # Only the kind that counts is reported.
         if self._torch is not None and kind == self._kind:
             with OwnErrors():
                 self._on_step(self._torch, self.count)
@@ -158,7 +158,7 @@ class StepWatch:
     def _end_if_enough(self) -> None:
         if self._limit is None or (self.count < self._limit and not self._had_enough):
             return
-        # A pass is not a whole step: what follows it could not be told apart.
+        # A pass is not a whole step: the update after it would count as the next one.
         if self._goes_on is not None and self._kind != "pass" and not self.has_ended:
             self._is_going_on = self._goes_on()
         if not self._is_going_on:
@@ -176,16 +176,16 @@ class StepWatch:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the program was asked to end."""
+        """Whether `EnoughSteps` was raised."""
         return self._exits > 0
 
     def _end(self) -> None:
         self._exits += 1
-        if self._exits == 1 and self._tell_end is not None:
+        if self._exits == 1 and self._on_end is not None:
             with OwnErrors():
-                self._tell_end()
+                self._on_end()
         if self._exits > _MOST_EXITS:
-            # The program catches everything. What must still be done is done, then it ends.
+            # The program catches every exception: run the exit handlers, then end the process.
             atexit._run_exitfuncs()
             sys.stdout.flush()
             sys.stderr.flush()
@@ -204,7 +204,7 @@ def user_stepped() -> None:
 
 
 class Progress:
-    """Says on stderr how far the program is: in place on a terminal, now and then elsewhere."""
+    """Prints the progress to stderr: in place on a terminal, as occasional lines elsewhere."""
 
     def __init__(self, peaks: Callable[[int], list[tuple[str, int]]], *, quiet: bool) -> None:
         self._peaks = peaks
@@ -236,13 +236,13 @@ class Progress:
         print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
 
     def _has_peak(self) -> bool:
-        """Ask the recorder, whose peaks a program cannot reset as it can torch's."""
+        """Read the peaks from the recorder: a program can reset torch's own."""
         peaks = [peak for device, peak in self._peaks(_WAIT_MILLIS) if device != "cpu"]
         self._peak = max(peaks, default=0)
         return self._peak > 0
 
     def close(self) -> None:
-        """Leave no half line behind."""
+        """End the line on a terminal."""
         if self._has_line:
             with OwnErrors():
                 print("\r\x1b[K", end="", file=sys.stderr, flush=True)

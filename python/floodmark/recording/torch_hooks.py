@@ -1,10 +1,11 @@
-"""The recorder and torch: attached once, for all windows.
+"""Attaches the recorder to torch, once for all windows.
 
-The first window begins the recorder; here torch is attached to it when it is imported, and CUDA
-when it is initialised. What is learnt of them goes into the header of every window that is open.
+The first window starts the recorder; this attaches torch when it is imported, and CUDA when it is
+initialised. Facts about both go into the header of every open window.
 
 Sees: torch, and the windows that are open. Talks to: `_core`, which names modules and tensors.
-Raises nothing into the program: what cannot be recorded is said once, on stderr and in the traces.
+Raises nothing into the program: each part that cannot be recorded gets one warning, on stderr and
+in the traces.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from floodmark.recording.window_options import say
 if TYPE_CHECKING:
     from floodmark.reports.answer_types import DeviceInfo
 
-#: Called when more is known of torch or of CUDA.
+#: Called when there are new facts about torch or CUDA.
 Listener = Callable[[], None]
 
 
 class TorchFacts(TypedDict, total=False):
-    """What headers contain about torch and the devices, as far as it is known."""
+    """The known facts about torch and the devices for headers."""
 
     torch: str
     cuda: str
@@ -44,13 +45,13 @@ class TorchFacts(TypedDict, total=False):
 
 
 class Attachment:
-    """What all windows of one recorder share."""
+    """The connection of one recorder to torch, shared by its windows."""
 
     def __init__(self, *, is_fake: bool) -> None:
         self.pid = getpid()
         self.is_fake = is_fake
         self.facts: TorchFacts = {}
-        #: `segments` where the allocator reports them.
+        #: Contains `segments` if the allocator reports them.
         self.recorded: list[str] = []
         self.not_recorded: list[str] = []
         self._listeners: list[Listener] = []
@@ -62,7 +63,8 @@ class Attachment:
         self._has_cpu = False
 
     def open(self, core: _core.Window, *, cpu: bool, cuda: int, listener: Listener) -> list[str]:
-        """A window was opened: find what was live before it. Returns what is not known of that."""
+        """Record the blocks that were live when a window opened; returns warnings about missing
+        ones."""
         self._listeners.append(listener)
         if self._torch is None:
             self._has_cpu = self._has_cpu or cpu
@@ -81,7 +83,7 @@ class Attachment:
         return remarks
 
     def close(self, listener: Listener) -> None:
-        """A window is about to be closed; with the last one, torch's hooks are taken off."""
+        """Remove a window that is about to close, and torch's hooks with the last one."""
         if listener in self._listeners:
             self._listeners.remove(listener)
         if not self._listeners:
@@ -93,7 +95,7 @@ class Attachment:
         return self._torch is not None
 
     def remove_hooks(self) -> None:
-        """Take off what runs while a window is open."""
+        """Remove the hooks that run while a window is open."""
         with OwnErrors():
             if self._watch is not None:
                 self._watch.stop()
@@ -134,7 +136,7 @@ class Attachment:
             self.not_recorded.append(
                 "CPU allocations are not seen: this build of torch does not report"
             )
-        # Hooks first: what is freed during the search must not count as live.
+        # Hooks first: a block that is freed during the search must not count as live.
         if self._has_cpu and self._torch_was_there and not self.is_fake:
             self.not_recorded += initial_blocks.record_host_blocks()
         if "backward" not in seen:
@@ -157,7 +159,7 @@ class Attachment:
             )
 
     def _listen(self) -> None:
-        """Have every optimizer call us before and after its steps, in native code."""
+        """Hook the steps of every optimizer with native functions."""
         from torch.optim import optimizer as optimizers
 
         self._hooks = _core.OptimizerHooks()
@@ -167,7 +169,7 @@ class Attachment:
         ]
 
     def _attach_cuda(self, torch: ModuleType) -> None:
-        """CUDA is ready. Called by torch: nothing may come out of it."""
+        """Attach CUDA. torch calls this once CUDA is ready; it must not raise."""
         if self is not _current or self.pid != getpid():
             return
         with OwnErrors():

@@ -1,7 +1,7 @@
-"""Patches that undo themselves: attributes, variables of the environment, hooks.
+"""Patches of attributes, environment variables and hooks that can be undone.
 
-Plugins of an estimate and changes of a program put things in place of others for a while. Sees:
-what it is given. Knows nothing of torch.
+The base of the plugins of an estimate and of the changes of a program. Sees: its arguments. Knows
+nothing of torch.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _MISSING = object()
 
 
 class Undoable:
-    """The base of what patches and undoes it, the last patch first."""
+    """A set of patches; `undo_all` undoes the last one first."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
 
     def replace(self, owner: Any, name: str, value: Any) -> Any:
-        """Put `value` at `owner.name` until the end; returns what was there, or None."""
+        """Set `owner.name` to `value` until the end; returns the previous value, or None."""
         own = vars(owner).get(name, _MISSING)
         before = getattr(owner, name, None)
         setattr(owner, name, value)
@@ -52,11 +52,11 @@ class Undoable:
         self._undo.append(restore)
 
     def on_exit(self, undo: Callable[[], None]) -> None:
-        """Call `undo` at the end; the last one first."""
+        """Call `undo` at the end, before the functions that were registered earlier."""
         self._undo.append(undo)
 
     def undo_all(self) -> Exception | None:
-        """Undo every patch; the first failure. The others are undone all the same."""
+        """Undo every patch; returns the first failure, and undoes the others nevertheless."""
         failure: Exception | None = None
         while self._undo:
             try:

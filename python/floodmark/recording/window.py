@@ -1,13 +1,12 @@
 """A recording: a window on the events of the one recorder of the process.
 
-Windows may be open inside each other, beside each other and on several threads. Each has its own
-start, end, devices, options, trace and, where it is asked for, file. A window can be read while it
-is open.
+Windows may be nested, overlap and be open on several threads. Each has its own start, end, devices,
+options, trace and, if requested, file. An open window can be read.
 
 Sees: the process. Talks to: `_core`, `torch_hooks`. Knows nothing of files' contents.
 
-Nothing here raises into the program once it runs: what cannot be recorded is said once, on stderr
-and in the trace.
+Nothing here raises into the running program: each part that cannot be recorded gets one warning, on
+stderr and in the trace.
 """
 
 from __future__ import annotations
@@ -40,23 +39,23 @@ if TYPE_CHECKING:
 
 _OWN_FOLDER = str(Path(__file__).parents[1]) + os.sep
 
-#: What a recording around a block of fake tensors says.
+#: The note of a recording around a block of fake tensors.
 _FAKE = (
     "tensors in blocks of fake tensors are not recorded here: the block has a recording of its own"
 )
 
-#: The windows that are open in this process, in the order in which they were opened.
+#: The open windows of this process, in the order in which they were opened.
 _open: list[Window] = []
 
 
 @functools.lru_cache(maxsize=4)
 def _about_process(pid: int) -> dict[str, str | int]:
-    """What the header of every window says of this process."""
+    """The facts about this process for the header of every window."""
     return {
         "floodmark": _core.__version__,
         "pid": pid,
         "host": socket.gethostname(),
-        # Not through `platform`, which imports `threading` on Python 3.10.
+        # `platform` would import `threading` on Python 3.10.
         "python": sys.version.split()[0],
     }
 
@@ -65,7 +64,7 @@ _ways: dict[str | None, tuple[bool, str]] = {}
 
 
 def _way_of_stacks() -> tuple[bool, str]:
-    """How stacks are read: proven once, since it does not change while the process runs."""
+    """How stacks are read: checked once per process."""
     setting = os.environ.get("FLOODMARK_STACKS")
     if setting not in _ways:
         _ways[setting] = choose_way()
@@ -87,7 +86,7 @@ class Window:
         fake_gpu: FakeGpuAccount | None = None,
     ) -> None:
         self.pid = getpid()
-        # Inside an estimate with fake tensors, what the program has are those.
+        # Inside an estimate with fake tensors, the program has only fake tensors.
         own = [window for window in _open if window.pid == self.pid]
         self._fake_gpu: FakeGpuAccount | None = fake_gpu or (own[-1]._fake_gpu if own else None)
         self._recorded: list[str] = []
@@ -105,7 +104,7 @@ class Window:
         is_fake = self._fake_gpu is not None
         if is_fake:
             self._recorded += ["ops", "segments"]
-        # Also of a program that is killed: its figures must not be taken for those of a real GPU.
+        # Written at once: the trace of a killed program must not look like that of a real GPU.
         self._note_simulated_gpu(is_over=False)
         self.core = _core.Window(
             None if path is None else os.fspath(path),
@@ -170,7 +169,7 @@ class Window:
         if self._phantom is not None:
             header["phantom"] = self._phantom
         header |= header_facts.collected()
-        # A command line need not be UTF-8, and Python then has surrogates, which JSON has not.
+        # A command line that is not UTF-8 becomes surrogates in Python, which JSON cannot have.
         text = json.dumps(header, ensure_ascii=False)
         return text.encode(errors="surrogateescape").decode(errors="replace")
 
@@ -191,18 +190,18 @@ class Window:
             )
 
     def refresh(self) -> None:
-        """Write into the trace what the simulated GPU says now."""
+        """Write the current state of the simulated GPU into the trace."""
         self._note_simulated_gpu(is_over=False)
         self._update()
 
     def set_rank(self, rank: int, world_size: int) -> None:
-        """Which rank this process is, where its environment did not say it."""
+        """Set the rank of this process if its environment has none."""
         if self._rank[0] is None:
             self._rank = rank, world_size, self._rank[2]
             self._update()
 
     def close(self) -> None:
-        """End it. The file, where there is one, is whole when `core.written` returns."""
+        """Close the window. Its file, if any, is complete when `core.written` returns."""
         if self in _open:
             _open.remove(self)
         try:
@@ -218,7 +217,7 @@ class Window:
 
 
 def note_fake_tensors() -> None:
-    """Have every recording of real tensors say that those of a block of fake ones are not in it."""
+    """Add the note about blocks of fake tensors to every recording of real tensors."""
     for one in _open:
         if one.pid == os.getpid() and one._fake_gpu is None and _FAKE not in one._not_recorded:
             one._not_recorded.append(_FAKE)
@@ -231,14 +230,14 @@ def has_fake_tensors() -> bool:
 
 
 def forget_windows() -> bool:
-    """In a fork: the parent's windows are not this process's. Returns whether it had any."""
+    """In a fork: drop the parent's windows. Returns whether there were any."""
     had = bool(_open)
     _open.clear()
     return had
 
 
 def _end() -> None:
-    """The program ends: finish what it left open. Hooks may outlive the last window."""
+    """Close the windows that the program left open. Hooks may outlive the last window."""
     for window in [one for one in _open if one.pid == getpid()]:
         window.close()
         window.core.written()

@@ -1,4 +1,4 @@
-"""What a recording is asked for: options, devices and sizes; and the rank of this process.
+"""The options, devices and sizes of a recording; the rank of this process.
 
 Sees: arguments, the environment, and the least memory limit. Knows nothing else of the recorder.
 """
@@ -23,18 +23,18 @@ Devices: TypeAlias = "DeviceLike | Sequence[DeviceLike] | None"
 
 
 def say(text: str) -> None:
-    """Tell the user, on stderr."""
+    """Print a line to stderr."""
     say_together([text])
 
 
 def say_together(lines: list[str]) -> None:
-    """Tell the user several lines in one write: no line of another process comes between them."""
+    """Print lines to stderr in one write, so that no line of another process comes between them."""
     say_text("".join(f"floodmark: {line}\n" for line in lines))
 
 
 def say_text(text: str) -> None:
-    """Write whole lines to stderr, without anything in them that a terminal would obey."""
-    # A closed stderr is no reason to disturb the program.
+    """Write whole lines to stderr, without control characters for a terminal."""
+    # A closed stderr must not disturb the program.
     with OwnErrors():
         text = harmless(text)
         own = sys.__stderr__
@@ -47,14 +47,14 @@ def say_text(text: str) -> None:
 
 
 def harmless(text: str) -> str:
-    """The text without anything that a terminal would obey; names in it come from anywhere."""
-    # What is not valid UTF-8 in a path is a lone surrogate in Python.
+    """The text without control characters for a terminal, which names may contain."""
+    # Bytes of a path that are not UTF-8 are lone surrogates in Python.
     return _core.terminal_safe(text.encode(errors="surrogateescape").decode(errors="replace"))
 
 
 def _write(file: int, text: bytes) -> None:
-    """Write past Python's buffer, which would try again at the exit, and without `SIGPIPE`, which
-    ends a program that has set its default action."""
+    """Write without Python's buffer, which would try again at the exit, and without `SIGPIPE`,
+    which ends a program that has restored its default action."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
     try:
         while text:
@@ -72,7 +72,7 @@ def parse_bytes(value: int | str) -> int:
 
 
 def parse_max_memory(value: int | str) -> int:
-    """A memory limit that the recorder can keep."""
+    """A memory limit in bytes; raises `ValueError` below the recorder's minimum."""
     limit = parse_bytes(value)
     if limit < _core.LEAST_MEMORY_BYTES:
         least = _core.LEAST_MEMORY_BYTES >> 20
@@ -81,7 +81,7 @@ def parse_max_memory(value: int | str) -> int:
 
 
 def complete_options(given: RecordingOptions) -> RecordingOptions:
-    """The options with the default of each that is not given; `TypeError` for an unknown one."""
+    """The options with defaults filled in; raises `TypeError` for an unknown one."""
     if "max_memory" in given:
         given = {**given, "max_memory": parse_max_memory(given["max_memory"])}
     options: RecordingOptions = json.loads(_core.recording_options(json.dumps(given)))
@@ -89,13 +89,13 @@ def complete_options(given: RecordingOptions) -> RecordingOptions:
 
 
 def requested_options(request: _core.RunRequest) -> RecordingOptions:
-    """The options of a recording that the command line asks for."""
+    """The recording options of a command line."""
     options: RecordingOptions = json.loads(request.recording)
     return options
 
 
 def parse_devices(devices: Devices) -> tuple[bool, int]:
-    """Whether to record the CPU, and a bit for each CUDA device."""
+    """Whether to record the CPU, and a bit mask of CUDA devices."""
     if devices is None or devices == "all":
         return True, (1 << 64) - 1
     is_list = isinstance(devices, list | tuple)

@@ -22,7 +22,7 @@ class OomMessages(Answer["answer_types.OomMessage", "answer_types.OomMessages"])
 
     @property
     def cause(self) -> answer_types.OomMessage:
-        """The message that is most likely the cause of the others."""
+        """The message that most likely caused the others."""
         return self.rows[self.to_dict()["cause"]]
 
     @property

@@ -1,6 +1,6 @@
 """Reading traces: questions and answers as Python values.
 
-Talks to: `_core`. The answers are computed there; here they get their Python manners.
+Talks to: `_core`, which computes the answers; these classes wrap them for Python.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Answer(Generic[RowT, DictT]):
     Rows are dictionaries; `floodmark.reports.answer_types` has their types.
     """
 
-    # Which entry of the JSON has the rows.
+    # The entry of the JSON that has the rows.
     _rows = "rows"
 
     def __init__(
@@ -98,9 +98,9 @@ class Answer(Generic[RowT, DictT]):
 
 
 class Report(Answer[RowT, "answer_types.Report"]):
-    """What filled a device at a moment.
+    """What filled a device at a chosen time.
 
-    Goes to Arrow, pandas and Polars without passing through Python objects.
+    Converts to Arrow, pandas and Polars without Python objects in between.
     """
 
     def __init__(self, core: _core.Report) -> None:
@@ -109,22 +109,22 @@ class Report(Answer[RowT, "answer_types.Report"]):
 
     @property
     def allocated(self) -> int:
-        """Bytes allocated at the moment: torch's total."""
+        """Allocated bytes at that time: torch's total."""
         return self.to_dict()["allocated"]
 
     @property
     def active(self) -> int | None:
-        """Active bytes: allocated, or pending free; None on the CPU."""
+        """Active bytes, allocated or pending free; None on the CPU."""
         return self.to_dict()["active"]
 
     @property
     def reserved(self) -> int | None:
-        """Bytes that the caching allocator held; None on the CPU."""
+        """Reserved bytes; None on the CPU."""
         return self.to_dict()["reserved"]
 
     @property
     def losses(self) -> list[str]:
-        """What is missing from the recording; empty when nothing is."""
+        """Warnings about lost events; empty for a complete recording."""
         return self.to_dict()["losses"]
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -137,7 +137,7 @@ class Report(Answer[RowT, "answer_types.Report"]):
     def to_pandas(self) -> Any:
         """The rows as a `pandas.DataFrame`.
 
-        Without pyarrow it is made of Python's objects: a list of names with bytes is a dictionary.
+        Without pyarrow its cells are Python objects: a list of names with bytes is a dictionary.
         """
         pandas = _library("pandas", "to_pandas")
         if importlib.util.find_spec("pyarrow") is None:
@@ -165,21 +165,21 @@ class Diff(Answer["answer_types.DiffRow", "answer_types.Diff"]):
 
     @property
     def allocated(self) -> answer_types.Total:
-        """torch's totals at the two moments: `a`, `b`, their `change` and the same in `percent`."""
+        """torch's totals at the two times: `a`, `b`, their `change` and the same in `percent`."""
         return self.to_dict()["allocated"]
 
     @property
     def peaks(self) -> answer_types.Peaks:
-        """The same of the highest `allocated` and `reserved` totals, whatever the moments are."""
+        """The peaks of `allocated` and `reserved` bytes of both traces, and their change."""
         return self.to_dict()["peaks"]
 
 
 class Leaks(Answer["answer_types.Leak", "answer_types.Leaks"]):
-    """Which lines grow from step to step; empty when none does."""
+    """The lines whose live bytes grow from step to step."""
 
     @property
     def growth(self) -> int:
-        """Bytes that all lines together hold more than when the first step ended."""
+        """Growth of the live bytes of all lines since the end of the first step."""
         return self.to_dict()["growth"]
 
 
@@ -190,17 +190,17 @@ class Simulation(Answer["answer_types.SimulatedRun", "answer_types.Simulation"])
 
     @property
     def recorded(self) -> answer_types.RecordedRun:
-        """What was recorded, as a row."""
+        """The recorded run, as a row."""
         return self.to_dict()["recorded"]
 
     @property
     def is_reproduced(self) -> bool:
-        """Whether the rules come to what was recorded, under its own settings."""
+        """Whether the simulation of the recorded settings gives the recorded bytes."""
         return self.to_dict()["is_reproduced"]
 
     @property
     def best(self) -> answer_types.SimulatedRun | None:
-        """The row that reserves least and does not fail; None of one row, or when all fail."""
+        """The row with the least reserved bytes that does not fail; None for a single row."""
         best = self.to_dict()["best"]
         return None if best is None else self.rows[best]
 
@@ -212,7 +212,7 @@ class Advice(Answer["answer_types.Advice", "answer_types.AdviceReport"]):
 
     @property
     def notes(self) -> list[str]:
-        """What was looked into and is in order, or could not be."""
+        """Checks that found nothing to change, or could not be made."""
         return self.to_dict()["notes"]
 
 
@@ -231,12 +231,12 @@ class Estimate(Answer["answer_types.DeviceEstimate", "answer_types.Estimate"]):
 
     @property
     def fits(self) -> bool | None:
-        """Whether every request was met; None when the program failed for another reason."""
+        """Whether the program fits; None if it failed for another reason."""
         return self.to_dict()["fits"]
 
     @property
     def device(self) -> str:
-        """The device that needs most."""
+        """The device with the most needed bytes."""
         return str(max(self.rows, key=lambda row: row["needed"])["device"])
 
     @property
@@ -251,7 +251,7 @@ class Estimate(Answer["answer_types.DeviceEstimate", "answer_types.Estimate"]):
 
 
 class Moment:
-    """A time on a device; its methods say what was live."""
+    """A chosen time on a device; its methods list what was live."""
 
     def __init__(self, trace: Trace, at: str, device: DeviceLike | None) -> None:
         self._trace = trace
@@ -278,11 +278,11 @@ class Moment:
         return self._by("module", top)
 
     def by_op(self, *, top: int | None = 25) -> Report[answer_types.OpRow]:
-        """By operator, where operators were recorded."""
+        """By operator, if operators were recorded."""
         return self._by("op", top)
 
     def by_op_call(self, *, top: int | None = 25) -> Report[answer_types.OpCallRow]:
-        """Operator call by operator call, the largest growth first, where operators were recorded.
+        """By operator call, the largest growth first, if operators were recorded.
 
         `Trace.op_calls` has all of them in order.
         """
@@ -293,7 +293,7 @@ class Moment:
         return self._by("parameter", top)
 
     def by_phase(self) -> Report[answer_types.PhaseRow]:
-        """By phase: forward, backward, optimizer, or what the user named."""
+        """By phase: forward, backward, optimizer, or a phase of the user."""
         return self._by("phase", None)
 
     def by_category(self) -> Report[answer_types.CategoryRow]:
@@ -301,20 +301,20 @@ class Moment:
         return self._by("category", None)
 
     def by_tensor(self, *, top: int | None = 25) -> Report[answer_types.TensorRow]:
-        """Allocation by allocation, with names where known."""
+        """By allocation, with names where they are known."""
         return self._by("tensor", top)
 
     def by_step(self) -> Report[answer_types.StepRow]:
-        """Step by step: peak, end, growth."""
+        """By step: peak, end, growth."""
         return self._by("step", None)
 
     def by_segment(self, *, top: int | None = 25) -> Report[answer_types.SegmentRow]:
-        """By segment: how blocks lie in what torch took from the driver, and what is wasted."""
+        """By segment: the blocks in it, and its wasted bytes."""
         return self._by("segment", top)
 
 
 class Oom(Answer["answer_types.LineRow", "answer_types.OomReport"], Moment):
-    """Why an allocation failed; as a moment, what was live. Rows: live allocations, by line."""
+    """Why an allocation failed, and what was live then. Rows: live allocations, by line."""
 
     _rows = "lines"
 
@@ -334,14 +334,15 @@ class Oom(Answer["answer_types.LineRow", "answer_types.OomReport"], Moment):
 
 
 class Trace:
-    """A recording, open for questions."""
+    """A recording that was read from a file; its methods answer questions about it."""
 
     def __init__(self, core: _core.Trace) -> None:
         self._core = core
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Trace:
-        """Read a `.flood` file, finished or not, or a torch memory snapshot, also a packed one."""
+        """Read a `.flood` file, finished or not, or a torch memory snapshot, also a compressed
+        one."""
         return cls(_core.Trace.open(os.fspath(path)))
 
     def report(
@@ -387,13 +388,13 @@ class Trace:
         return Leaks(self._core.leaks(device=_name(device), top=top))
 
     def lifetimes(self, device: DeviceLike | None = None) -> list[answer_types.TensorLifetime]:
-        """The life of every tensor, in the order in which they were allocated, a dictionary each.
+        """The lifetime of every tensor in the order of allocation, a dictionary each.
 
         Times are seconds since the recording began. `saved_seconds` is when autograd first saved it
-        for the backward pass, `last_use_seconds` when that pass last read what was saved; None
-        where that did not happen or is not known. `freed_seconds` is None for what is live at the
-        end. `module`, `name`, `category`, `phase`, `step`, `bytes`, `device` and `address` say what
-        and where it is, `id` is the number of its allocation.
+        for the backward pass, `last_use_seconds` when that pass last read the saved tensor; None if
+        that did not happen or is unknown. `freed_seconds` is None for a tensor that is live at the
+        end. `module`, `name`, `category`, `phase`, `step`, `bytes`, `device` and `address` describe
+        the tensor; `id` is the number of its allocation.
         """
         found: list[answer_types.TensorLifetime] = json.loads(
             self._core.lifetimes(device=_name(device))
@@ -401,24 +402,24 @@ class Trace:
         return found
 
     def op_calls(self, device: DeviceLike | None = None) -> list[answer_types.OpCallRow]:
-        """Every operator call that allocated, in order: a series, a dictionary for each call.
+        """Every operator call that allocated, in order, a dictionary each.
 
-        `end` is what was allocated when the next call began, `growth` what the call added to it,
-        `peak` the highest level in between; `op`, `module`, `step`, `phase` and `location` say what
-        it was. Record with `ops=True`, `run --ops` or `estimate --ops`.
+        `end` is the allocated bytes when the next call began, `growth` the difference to the call
+        before, `peak` the highest value in between; `op`, `module`, `step`, `phase` and `location`
+        describe the call. Record with `ops=True`, `run --ops` or `estimate --ops`.
         """
         calls = self.end(device).by_op_call(top=None)
         known = [row for row in calls if row["call"] is not None]
         return sorted(known, key=lambda row: row["call"] or 0)
 
     def peak(self, device: DeviceLike | None = None) -> Moment:
-        """The moment at which most was allocated."""
+        """The time of the peak."""
         return Moment(self, "peak", device)
 
     def oom(self, device: DeviceLike | None = None, top: int | None = 10) -> Oom:
         """What `floodmark oom` prints, as a value: why an allocation failed.
 
-        It is also the moment at which that was.
+        It is also the time of that failure.
         """
         return Oom(self._core.oom(device=_name(device), top=top), self, device)
 
@@ -433,9 +434,9 @@ class Trace:
     ) -> Simulation:
         """What `floodmark simulate` prints, as a value: the same requests under other settings.
 
-        `alloc_conf` is what PYTORCH_CUDA_ALLOC_CONF would hold, or several of these; `memory` how
-        many bytes torch may reserve; `torch` whose rules, such as "2.11"; with `sweep` settings are
-        tried that often help.
+        `alloc_conf` is a value of PYTORCH_CUDA_ALLOC_CONF, or several; `memory` the bytes that
+        torch may reserve; `torch` the version whose rules apply, such as "2.11"; `sweep` adds
+        settings that often help.
         """
         confs = [alloc_conf] if isinstance(alloc_conf, str) else list(alloc_conf or [])
         return Simulation(
@@ -445,7 +446,7 @@ class Trace:
         )
 
     def advise(self, device: DeviceLike | None = None) -> Advice:
-        """What `floodmark advise` prints, as a value: changes, with the bytes that each saves."""
+        """What `floodmark advise` prints, as a value: changes with the bytes that each saves."""
         return Advice(self._core.advise(device=_name(device)))
 
     def estimate(self) -> Estimate:
@@ -463,11 +464,12 @@ class Trace:
         cost: str | None = None,
         rerun: Estimate | None = None,
     ) -> Estimate:
-        """The same for a program of several processes, of which this is the first.
+        """The estimate of a program of several processes; this trace is that of the first.
 
-        `ended` and `error` count where this trace has no end; `notes` are for the answer. Where a
-        process has no whole trace, the answer is unknown. `cost` is the JSON of a `StepCost` that
-        was measured after the recording; `rerun` is of the same program with more memory.
+        `ended` and `error` are used if this trace has no end; `notes` are added to the answer. If a
+        process has no complete trace, the answer is unknown. `cost` is the JSON of a `StepCost`
+        that was measured after the recording; `rerun` is the estimate of the same program with more
+        memory.
         """
         end = {
             "ended": ended,
@@ -492,10 +494,10 @@ class Trace:
         """What `floodmark export` writes: the trace in the format of another tool.
 
         `to` is "html", "speedscope", "perfetto", "chrome", "timeline", "svg", "png", "csv",
-        "csv-steps", "collapsed", "flamegraph" or "torch-snapshot", or one of those that are
-        folders: "parquet", "arrow", "tensorboard". It may be left out where the name of the file
-        tells it: `.html`, `.svg`, `.csv`, `.pftrace`, `.parquet`, `.speedscope.json`, …. A file is
-        replaced; a folder only when an export wrote all that is in it.
+        "csv-steps", "collapsed", "flamegraph" or "torch-snapshot", or, for a folder, "parquet",
+        "arrow" or "tensorboard". Without it the file's name decides: `.html`, `.svg`, `.csv`,
+        `.pftrace`, `.parquet`, `.speedscope.json`, …. A file is replaced; a folder only if an
+        export wrote all files in it.
         """
         self._core.export(os.fspath(path), to=to, device=_name(device), max_events=max_events)
 
@@ -508,9 +510,10 @@ class Trace:
         return Moment(self, repr(float(seconds)), device)
 
     def category_peaks(self, device: DeviceLike | None = None) -> list[answer_types.CategoryPeak]:
-        """The most bytes of each category at one time, whatever the others were then.
+        """The peak of each category by itself, which may be at a different time than the total's.
 
-        Rows have `category`, `peak`, and `backward_peak` of what the backward pass allocated.
+        Rows have `category`, `peak`, and `backward_peak`: the peak of what the backward pass
+        allocated.
         """
         peaks: list[answer_types.CategoryPeak] = json.loads(
             self._core.category_peaks(device=_name(device))

@@ -3,8 +3,8 @@
 `launch` and `child_processes` put this folder in front of `PYTHONPATH`, so Python's `site` module
 imports this file as it imports a user's own `sitecustomize`. For `launch` it starts the recorder.
 For `child_processes` it waits until torch is imported, and gives the process its simulated GPU
-first. Then it removes its traces from the import system and gives way to the user's
-`sitecustomize`, if there is one.
+first. Then it removes itself from the import system and imports the user's `sitecustomize`, if
+there is one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import importlib.util
 import os
 import sys
 
-# `typing` costs every process some milliseconds.
+# Importing `typing` costs every process some milliseconds.
 if False:
     from typing import Any
 
@@ -23,7 +23,7 @@ _PACKAGES = os.path.dirname(os.path.dirname(_FOLDER))  # noqa: PTH120
 
 
 def _import_floodmark() -> None:
-    """Import the package that this file belongs to, also where `sys.path` does not have it."""
+    """Import the package of this file, also if `sys.path` does not contain it."""
     spec = importlib.machinery.PathFinder.find_spec("floodmark", [_PACKAGES])
     if spec is None or spec.loader is None:
         raise ImportError(f"there is no package `floodmark` in `{_PACKAGES}`")
@@ -33,7 +33,8 @@ def _import_floodmark() -> None:
 
 
 def _give_way() -> None:
-    """Import the user's own `sitecustomize`; where there is none, `site` wants an `ImportError`."""
+    """Import the user's own `sitecustomize`; without one, raise the `ImportError` `site`
+    expects."""
     sys.path[:] = [entry for entry in sys.path if entry != _FOLDER]
     sys.path_importer_cache.pop(_FOLDER, None)
     sys.modules.pop("sitecustomize", None)
@@ -41,7 +42,7 @@ def _give_way() -> None:
 
 
 class _TorchFinder:
-    """Lets torch be imported as always, after the process has its simulated GPU."""
+    """Gives the process its simulated GPU, then imports torch as usual."""
 
     @classmethod
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
@@ -74,7 +75,7 @@ def _loader(real: Any) -> Any:
             from floodmark.recording import import_watch
 
             with import_watch.executing("torch"):
-                # Until it is executed there is no torch.
+                # torch must not be in `sys.modules` until it is executed.
                 del sys.modules["torch"]
                 child_processes.begin()
                 sys.modules["torch"] = module
@@ -83,7 +84,7 @@ def _loader(real: Any) -> Any:
     return TorchLoader()
 
 
-# A sub-interpreter runs this file too, and has nothing to start.
+# A sub-interpreter runs this file too, and must not start a recorder.
 if "FLOODMARK_STARTUP" in os.environ:
     _import_floodmark()
     from floodmark.recording import run

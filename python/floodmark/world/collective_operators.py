@@ -1,7 +1,7 @@
-"""Collectives that torch cannot run on tensors without data: each gives back what it was given.
+"""Collectives that torch cannot run on tensors without data: each returns its argument.
 
-Which these are differs: torch 2.4 has none for fake tensors, later ones lack those of several
-tensors at once. Sees: the operators of `c10d`. Knows nothing of groups.
+torch 2.4 supports none of them on fake tensors; later versions lack those of several tensors at
+once. Sees: the operators of `c10d`. Knows nothing of groups.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from floodmark import torch_private
 from floodmark.world.replaced_names import with_arguments
 
-#: Those whose first argument is what they write to, and which may be asked for a future.
+#: Collectives that write to their first argument and whose work may be asked for a future.
 WITH_RESULT = (
     "all_reduce",
     "broadcast",
@@ -31,7 +31,7 @@ _done: Any = None
 
 
 def answers() -> dict[Any, Callable[..., Any]]:
-    """What answers for which operator."""
+    """The functions that replace operators."""
     import torch
 
     found: dict[Any, Callable[..., Any]] = {}
@@ -42,12 +42,12 @@ def answers() -> dict[Any, Callable[..., Any]]:
         if has_kernel(name, "Meta"):
             continue
         packet = getattr(torch.ops.c10d, name.removeprefix("c10d::"))
-        found[packet.default] = _given_back
+        found[packet.default] = _first_argument
     return found
 
 
-def _given_back(func: Any, args: Any, _kwargs: Any) -> Any:
-    """The first argument is what is written to; what it holds is not known in any case."""
+def _first_argument(func: Any, args: Any, _kwargs: Any) -> Any:
+    """Return the first argument, which the collective writes; its values are unknown anyway."""
     results = [
         done().boxed() if str(value.type).endswith("Work") else args[0]
         for value in torch_private.schema_of(func).returns
@@ -58,7 +58,7 @@ def _given_back(func: Any, args: Any, _kwargs: Any) -> Any:
 
 
 def done() -> Any:
-    """Work that is done. One is enough for all, and must outlive what C++ makes of it."""
+    """Completed work. One object serves all calls, and must outlive C++'s pointers to it."""
     global _done
     if _done is None:
         bindings = torch_private.c10d_bindings()
@@ -68,7 +68,7 @@ def done() -> Any:
 
 
 def with_result(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The collective, whose work tells its result to those who ask for its future."""
+    """Wrap a collective so that its work has a future with the result."""
     output = next(iter(inspect.signature(function).parameters))
 
     def collective(bound: inspect.BoundArguments) -> Any:

@@ -1,9 +1,9 @@
-"""Values of small tensors between ranks that run as processes: they travel over the group's store.
+"""Moves the values of small tensors between ranks that are processes, through the group's store.
 
 The phantom's NCCL moves nothing between processes. So after a collective of torch has run, its
-outputs get what the other ranks sent; what a rank does not know is unknown to all that get it. A
-receiver that does not wait in torch does not wait here, until it waits for its work. Sees:
-`torch.distributed.distributed_c10d`. Talks to: the phantom's library.
+outputs get the values that the other ranks sent; a value that is unknown to the sender is unknown
+to its receivers. An asynchronous call waits for values only when the program waits for its work.
+Sees: `torch.distributed.distributed_c10d`. Talks to: the phantom's library.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from floodmark.world.rank_messages import RankMessages
 from floodmark.world.replaced_names import Arguments, wrapped
 from floodmark.world.tensor_contents import Content, Region, read, reduced, region_of, write
 
-#: What a collective does before torch's own has run, and after.
+#: A generator: what to do before torch's collective runs, and after it.
 Steps = Iterator[None]
 
 _COLLECTIVES = (
@@ -41,7 +41,7 @@ _COLLECTIVES = (
     "irecv",
     "batch_isend_irecv",
 )
-#: Groups of these move values themselves.
+#: Backends that move values themselves.
 _OF_HOST = ("gloo", "mpi", "ucc")
 
 
@@ -63,14 +63,14 @@ class _Call(Members):
         return self._messages.next_key(self.group, channel)
 
     def followed(self, tensor: Any) -> Region | None:
-        """Where a tensor lies whose values move."""
+        """The region of a tensor whose values move; None for other tensors."""
         if not tensor.is_cuda:
             return None
         region = region_of(tensor)
         return region if self._of_object or region.is_short else None
 
     def read(self, region: Region) -> Content:
-        """What a region contains. What lies behind an object is sent with it."""
+        """The content of a region; all bytes of an object count as known."""
         return read(self._library, region, as_known=self._of_object)
 
     def write(self, region: Region, content: Content) -> None:
@@ -86,11 +86,11 @@ class _Call(Members):
         return Content.from_bytes(message)
 
     def reduced(self, region: Region, shares: list[Content]) -> Content:
-        """What the reduction of this call gives."""
+        """The result of this call's reduction."""
         return reduced(self._c10d.ReduceOp, self.given["op"], region.dtype, shares)
 
     def share(self, region: Region, readers: int, reads: bool) -> Iterator[list[Content]]:
-        """Every rank sends what it has to those that read, of which this one may be."""
+        """Every rank sends its content to the `readers`; `reads` says whether this one reads."""
         key, content = self.key("shared"), self.read(region)
         if readers > reads:
             self.send(f"{key}/{self.own}", content)
@@ -102,7 +102,7 @@ class _Call(Members):
         ]
 
     def exchange(self, inputs: list[Region], outputs: list[Region]) -> Iterator[list[Content]]:
-        """Every rank sends a share to every other one. Empty is what a long share contains."""
+        """Every rank sends a share to every other one. The content of a long share is empty."""
         key, own = self.key("exchanged"), self.read(inputs[self.own])
         for other in self.others:
             if inputs[other].is_short:
@@ -120,7 +120,7 @@ class _Call(Members):
 
 
 class CollectivesOverStore(Members):
-    """torch's collectives, which bring the values of the other processes."""
+    """Wraps torch's collectives so that they receive the values of other processes."""
 
     def __init__(self, c10d: Any, phantom: Any, messages: RankMessages) -> None:
         super().__init__(c10d)
@@ -130,7 +130,7 @@ class CollectivesOverStore(Members):
         self._local = threading.local()
 
     def functions(self, *, of_objects: bool = False) -> dict[str, Callable[..., Any]]:
-        """The functions by the names of those that they stand in for."""
+        """The wrappers by the names of the original functions."""
         return {
             name: wrapped(original, partial(self._call, name, of_objects))
             for name, original in self._originals.items()
@@ -140,11 +140,11 @@ class CollectivesOverStore(Members):
     def _call(
         self, name: str, of_objects: bool, original: Callable[[], Any], given: Arguments
     ) -> Any:
-        """A call of the collective, before and after which the values move."""
+        """Call a collective, and move values before and after it."""
         steps = self._steps(name, of_objects, given)
         if steps is None:
             return original()
-        # torch's `send` calls its `isend`, whose message is this one.
+        # torch's `send` calls `isend`, which sends this message.
         self._local.is_inside = True
         try:
             is_begun = _advance(steps)
@@ -156,7 +156,8 @@ class CollectivesOverStore(Members):
         return done
 
     def _with_values(self, done: Any, finish: Callable[[], Any]) -> Any:
-        """The result of a collective, whose values come now, or with its work."""
+        """The result of a collective; its values are received now, or when its work is waited
+        for."""
         kind = torch_private.c10d_bindings().Work
         if isinstance(done, kind):
             return _pending_work()(done, finish)
@@ -166,7 +167,7 @@ class CollectivesOverStore(Members):
         return done
 
     def _steps(self, name: str, of_objects: bool, given: Arguments) -> Steps | None:
-        """How the values of a call move; None if they do not."""
+        """The steps that move the values of a call; None if none move."""
         with contextlib.suppress(Exception):
             if getattr(self._local, "is_inside", False):
                 return None
@@ -177,19 +178,19 @@ class CollectivesOverStore(Members):
                 sends = (self._phantom.library, self._messages, of_objects)
                 moves: Callable[[_Call], Steps] = getattr(_Moves, name)
                 return moves(_Call(self._c10d, sends, name, given))
-        # torch says what is wrong with the arguments.
+        # torch reports wrong arguments.
         return None
 
     def _message(self, one: Any, of_objects: bool) -> Steps | None:
         """The steps of a message in a batch."""
-        # The batch has the names that torch's functions had or have now.
+        # The batch has torch's functions or their wrappers.
         is_sent = one.op.__name__ == "isend"
         name, side = ("isend", "dst") if is_sent else ("irecv", "src")
         given = {"tensor": one.tensor, "group": one.group, side: one.peer}
         return self._steps(name, of_objects, given)
 
     def _has_processes(self, given: Arguments) -> bool:
-        """Whether the call goes to other processes, and its values do not."""
+        """Whether a call involves other processes whose values torch does not move."""
         if self.is_outside(given) or self.size(given) == 1:
             return False
         backend = str(self._c10d.get_backend(given.get("group")))
@@ -197,16 +198,16 @@ class CollectivesOverStore(Members):
         return not (
             "fake" in backend
             or backend in _OF_HOST
-            # A warm process may have become the only one of its world.
+            # A fork of a warm process may be the only rank of its world.
             or self._phantom.machine.world is not None
             or self._messages.store_of(group) is None
-            # torch collects the calls and runs them together, later.
+            # torch is coalescing calls and runs them later.
             or torch_private.is_coalescing(self._c10d, group)
         )
 
 
 class _Moves:
-    """What moves in each collective."""
+    """The steps of each collective."""
 
     @staticmethod
     def broadcast(call: _Call) -> Steps:
@@ -359,19 +360,19 @@ class _Moves:
 
 
 def _is_from_any(given: Arguments) -> bool:
-    """Whether a message may come from any rank, which NCCL does not have."""
+    """Whether a receive accepts any rank, which NCCL does not support."""
     return given.get("src") is None and given.get("group_src") is None
 
 
 def _splits(tensor: Any, sizes: Any, ranks: int) -> list[Region]:
-    """The rows that go to or come from each rank."""
+    """The rows of a tensor for each rank."""
     rows = tensor.shape[0] if tensor.dim() else 1
     row = tensor.numel() // max(rows, 1)
     return region_of(tensor).parts([row * size for size in sizes or [rows // ranks] * ranks])
 
 
 def _together(all_steps: list[Steps]) -> Steps:
-    """Steps that belong together: all send before one receives."""
+    """Combine the steps of several calls: all send before any receives."""
     begun = [steps for steps in all_steps if _advance(steps)]
     if begun:
         yield
@@ -380,7 +381,7 @@ def _together(all_steps: list[Steps]) -> Steps:
 
 
 def _advance(steps: Steps) -> bool:
-    """Take the next step; False if there was none. Nothing is raised into the program."""
+    """Run the next step; False if there was none. Never raises into the program."""
     import torch
 
     with contextlib.suppress(Exception), torch_private.without_function_modes(torch):
@@ -394,7 +395,7 @@ def _pending_work() -> Any:
     base: Any = torch_private.c10d_bindings().Work
 
     class PendingWork(base):  # type: ignore[misc]
-        """Work whose values come when the program waits for it."""
+        """Work that receives its values when the program waits for it."""
 
         def __init__(self, work: Any, finish: Callable[[], Any]) -> None:
             super().__init__()

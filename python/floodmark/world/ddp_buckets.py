@@ -1,4 +1,4 @@
-"""A bucket of gradients, as `DistributedDataParallel` keeps them.
+"""A bucket of gradients of `DistributedDataParallel`.
 
 Sees: parameters. Knows nothing of when a bucket is filled and reduced.
 """
@@ -11,7 +11,7 @@ from floodmark.world.storages import is_dense
 
 
 class Bucket:
-    """Gradients that are reduced together: one buffer, and a view of it for each parameter."""
+    """Gradients that are reduced together: one buffer with a view for each parameter."""
 
     def __init__(self, torch: Any, parameters: list[Any], indices: list[int], dtype: Any) -> None:
         self.indices = indices
@@ -23,8 +23,8 @@ class Bucket:
         self.buffer_: Any = None
         self.views: list[Any] = []
 
-    def take(self) -> None:
-        """Allocate the buffer's memory, if it is not allocated."""
+    def allocate(self) -> None:
+        """Allocate the buffer's memory, if it has none."""
         if self.buffer_ is not None:
             return
         total = sum(parameter.numel() for parameter in self.parameters_)
@@ -33,53 +33,53 @@ class Bucket:
         self.views = self.views_of(self.buffer_)
 
     def release(self) -> None:
-        """Give it back; gradients that lie in it keep it."""
+        """Drop the reference to the buffer; gradients that are views of it keep it alive."""
         self.buffer_, self.views = None, []
 
     def views_of(self, buffer: Any) -> list[Any]:
-        """The buffer's part for each parameter, laid out as the parameter is."""
+        """A view of `buffer` for each parameter, with the parameter's layout."""
         views, offset = [], 0
         for parameter in self.parameters_:
             views.append(buffer.as_strided(parameter.shape, _strides(parameter), offset))
             offset += parameter.numel()
         return views
 
-    def of_type(self, dtype: Any) -> None:
-        """The same in another precision."""
+    def convert(self, dtype: Any) -> None:
+        """Change the element type of the buffer."""
         self._dtype = dtype
         if self.buffer_ is not None:
             self.buffer_ = self.buffer_.to(dtype)
             self.views = self.views_of(self.buffer_)
 
-    # What a hook of the user's is given.
+    # The interface of torch's `GradBucket`, which hooks of the user get.
 
     def index(self) -> int:
-        """Which bucket it is."""
+        """The index of the bucket."""
         return self.number
 
     def is_last(self) -> bool:
-        """Whether no other follows in this backward pass."""
+        """Whether it is the last bucket of this backward pass."""
         return self.is_last_
 
     def buffer(self) -> Any:
-        """All gradients, flat."""
+        """The flat tensor of all gradients."""
         return self.buffer_
 
     def set_buffer(self, tensor: Any) -> None:
-        """Take another buffer."""
+        """Replace the buffer."""
         self.buffer_ = tensor
 
     def gradients(self) -> list[Any]:
-        """The buffer's part for each parameter."""
+        """The gradient of each parameter, as views of the buffer."""
         return self.views_of(self.buffer_)
 
     def parameters(self) -> list[Any]:
-        """Whose gradients they are."""
+        """The parameters of these gradients."""
         return list(self.parameters_)
 
 
 def _strides(parameter: Any) -> tuple[int, ...]:
-    """As the parameter lies, where it is dense."""
+    """The parameter's strides if it is dense, else contiguous ones."""
     if parameter.is_contiguous() or is_dense(parameter):
         return tuple(parameter.stride())
     strides: list[int] = []

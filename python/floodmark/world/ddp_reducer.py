@@ -1,8 +1,7 @@
-"""What stands in for the part of `DistributedDataParallel` that is written in C++.
+"""Replaces the C++ part of `DistributedDataParallel` for fake tensors.
 
-torch's `Reducer` reads memory that fake tensors do not have. This one keeps the same buckets in the
-same order at the same times, and calls only the fake group. Sees: parameters and their
-gradients. Knows nothing of models.
+torch's `Reducer` reads memory that fake tensors do not have. This one has the same buckets in the
+same order at the same times, and calls only the fake group. Sees: parameters and their gradients.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from floodmark import torch_private
 from floodmark.world.ddp_buckets import Bucket
 from floodmark.world.storages import share_storage
 
-#: What torch calls the two hooks that are its own.
+#: torch's names of its two built-in hooks.
 _COMPRESSED = "FP16_COMPRESS"
 
-#: After how many bytes torch begins another bucket, and the first one.
+#: torch's size limits of a bucket, and of the first one, in bytes.
 _CAP_BYTES, _FIRST_CAP_BYTES = 25 << 20, 1 << 20
 
 
@@ -60,7 +59,7 @@ class Reducer:
         self._dtype: Any = None
         self._hook: Callable[[Bucket], Any] | None = None
         self._buckets: list[Bucket] = []
-        self._place: dict[int, tuple[Bucket, int]] = {}
+        self._slots: dict[int, tuple[Bucket, int]] = {}
         self._expects_hooks = False
         self._iterations = 0
         self._ready_buckets = 0
@@ -80,7 +79,7 @@ class Reducer:
 
     def _make_buckets(self, bucket_indices: list[list[int]]) -> None:
         self._buckets.clear()
-        self._place.clear()
+        self._slots.clear()
         for indices in bucket_indices:
             if any(self._is_sparse[index] for index in indices):
                 continue
@@ -88,23 +87,23 @@ class Reducer:
             bucket = Bucket(self._torch, parameters, list(indices), self._dtype)
             bucket.number = len(self._buckets)
             if not self._is_lazy:
-                bucket.take()
+                bucket.allocate()
             self._buckets.append(bucket)
             for at, index in enumerate(indices):
-                self._place[index] = (bucket, at)
+                self._slots[index] = (bucket, at)
                 if self._keeps_views and not self._is_lazy:
                     self._move_gradient(parameters[at], bucket.views[at])
         if self._buckets:
             self._buckets[-1].is_last_ = True
 
     def _move_gradient(self, parameter: Any, view: Any) -> None:
-        """A gradient from before lies in the new bucket from now on."""
+        """Move an existing gradient into the new bucket."""
         if parameter.grad is not None and not share_storage(parameter.grad, view):
             view.copy_(parameter.grad)
             parameter.grad = view
 
     def _rebuild_buckets(self) -> bool:
-        """After the first backward pass the buckets follow its order."""
+        """Rebuild the buckets in the order of the first backward pass."""
         if not self._should_rebuild() or not self._ready_order:
             return False
         compute = torch_private.bucket_assignment(self._torch)
@@ -121,7 +120,7 @@ class Reducer:
         return (self._is_static or not self._finds_unused) and not self._has_rebuilt
 
     def _make_used_map(self) -> None:
-        """Which parameters were used, on the device: the ranks tell each other."""
+        """Allocate the map of used parameters, which torch reduces over the ranks."""
         first = self._parameters[0]
         count = len(self._parameters)
         self._used_map = self._torch.empty(count, dtype=self._torch.int32, device=first.device)
@@ -129,11 +128,11 @@ class Reducer:
     # A step.
 
     def prepare_for_forward(self) -> None:
-        """A forward pass begins."""
+        """Called at the begin of a forward pass."""
         self._iterations += 1
 
     def prepare_for_backward(self, outputs: list[Any]) -> None:
-        """A forward pass has ended, and gradients are to be reduced."""
+        """Called after a forward pass whose gradients will be reduced."""
         self._expects_hooks = True
         self._ready_buckets = 0
         self._has_marked_unused = False
@@ -146,16 +145,16 @@ class Reducer:
             self._unused = [i for i in range(count) if id(self._parameters[i]) not in reached]
 
     def _watch(self) -> tuple[list[Any], list[Any]]:
-        """Get a call when a gradient is ready; the nodes have no reference to us."""
+        """Hook every gradient; the hooks have only a weak reference to the reducer."""
         me = weakref.ref(self)
 
         def hook(index: int) -> Callable[..., None]:
-            def gradient_is_there(*_: Any) -> None:
+            def gradient_is_ready(*_: Any) -> None:
                 reducer = me()
                 if reducer is not None:
                     reducer._autograd_hook(index)
 
-            return gradient_is_there
+            return gradient_is_ready
 
         nodes, handles = [], []
         for index, parameter in enumerate(self._parameters):
@@ -185,11 +184,11 @@ class Reducer:
     def _mark_ready(self, index: int) -> None:
         if self._should_rebuild():
             self._ready_order.append(index)
-        if index not in self._place:
-            # A sparse gradient is reduced where it is.
+        if index not in self._slots:
+            # A sparse gradient has no bucket and is reduced in place.
             return
         self._fill(index)
-        bucket, _ = self._place[index]
+        bucket, _ = self._slots[index]
         bucket.pending -= 1
         if bucket.pending:
             return
@@ -202,9 +201,10 @@ class Reducer:
                 torch_private.call_after_backward(self._torch, self._finish)
 
     def _fill(self, index: int) -> None:
-        """Put the gradient into its bucket, and with views let it live there."""
-        bucket, at = self._place[index]
-        bucket.take()
+        """Copy a gradient into its bucket; with views, the gradient becomes a view of the
+        bucket."""
+        bucket, at = self._slots[index]
+        bucket.allocate()
         parameter, view = self._parameters[index], bucket.views[at]
         gradient = parameter.grad
         with self._torch.no_grad():
@@ -232,18 +232,18 @@ class Reducer:
         self._group.allreduce([self._used_map])
 
     def _delay_all_reduce(self) -> None:
-        """The first pass of a graph that does not change: all at its end."""
+        """After the first pass of a static graph: reduce all buckets at the end."""
         self._reduce_used_map()
         count = len(self._parameters)
         self._unused = [i for i in range(count) if not self._times_ready.get(i)]
-        for index in self._place:
+        for index in self._slots:
             self._fill(index)
         for bucket in self._buckets:
             self._reduce(bucket)
         self._finish()
 
     def _finish(self) -> None:
-        """All buckets are reduced: give the gradients back."""
+        """After all buckets are reduced: set the gradients."""
         self._expects_hooks = False
         may_be_unused = (self._finds_unused and not self._is_static) or (
             self._is_static and self._iterations == 1
@@ -275,7 +275,7 @@ class Reducer:
             else:
                 parameter.grad.copy_(views[at])
 
-    # What `DistributedDataParallel` sets.
+    # Methods that `DistributedDataParallel` calls.
 
     def _set_static_graph(self) -> None:
         self._is_static = True
@@ -287,10 +287,10 @@ class Reducer:
     def _set_mixed_precision_param_dtype(self, dtype: Any) -> None:
         self._dtype = dtype
         for bucket in self._buckets:
-            bucket.of_type(dtype)
+            bucket.convert(dtype)
 
     def set_hook(self, hook: Callable[[Bucket], Any]) -> None:
-        """Let the user's function reduce a bucket."""
+        """Set the user's function that reduces a bucket."""
         self._hook = hook
 
     def _set_manual_finalization_required(self, is_required: bool) -> None:
@@ -324,7 +324,7 @@ class Reducer:
         zeros = []
         for bucket in self._buckets:
             one = Bucket(self._torch, bucket.parameters_, bucket.indices, self._dtype)
-            one.take()
+            one.allocate()
             one.number, one.is_last_ = bucket.number, bucket.is_last_
             zeros.append(one)
         return zeros
@@ -345,11 +345,11 @@ class Reducer:
             self._ready_order = list(range(len(self._parameters)))
 
     def get_backward_stats(self) -> list[int]:
-        """When each gradient was ready: not measured."""
+        """The times at which gradients were ready; not measured."""
         return [0] * len(self._parameters)
 
     def _nothing(self, *_: Any, **__: Any) -> None:
-        """What has no meaning without other ranks, a clock or a log."""
+        """Do nothing: needs other ranks, a clock or a log."""
 
     set_logger = _nothing
     _set_forward_pass_work_handle = _nothing
@@ -361,7 +361,7 @@ class Reducer:
 
 
 class Logger:
-    """torch's `Logger`, which needs torch's `Reducer`."""
+    """Replaces torch's `Logger`, which needs torch's `Reducer`."""
 
     def __init__(self, _reducer: Reducer) -> None:
         pass
@@ -370,7 +370,7 @@ class Logger:
         return SimpleNamespace(strs_map={}, ints_map={})
 
     def _nothing(self, *_: Any, **__: Any) -> None:
-        """There is no log."""
+        """Do nothing: there is no log."""
 
     set_construction_data_and_log = _nothing
     set_runtime_stats_and_log = _nothing
@@ -381,12 +381,12 @@ class Logger:
 
 
 def register_comm_hook(reducer: Reducer, state: Any, hook: Callable[..., Any]) -> None:
-    """torch's function of that name."""
+    """Replaces torch's function of this name."""
     reducer.set_hook(lambda bucket: hook(state, bucket))
 
 
 def register_builtin_comm_hook(reducer: Reducer, kind: Any) -> None:
-    """torch's function of that name: two hooks that torch has in C++."""
+    """Replaces torch's function of this name, for its two hooks in C++."""
     if kind.name != _COMPRESSED:
         return
 
@@ -401,11 +401,11 @@ def register_builtin_comm_hook(reducer: Reducer, kind: Any) -> None:
     reducer.set_hook(compressed)
 
 
-def stand_ins() -> dict[str, Any]:
-    """What stands in for what, by its name in `torch.distributed`."""
+def replacements() -> dict[str, Any]:
+    """The replacements by name in `torch.distributed`."""
 
     def verify(*_: Any, **__: Any) -> None:
-        """The other ranks have the same parameters."""
+        """Do nothing: the other ranks are assumed to have the same parameters."""
 
     return {
         "Reducer": Reducer,
@@ -417,7 +417,7 @@ def stand_ins() -> dict[str, Any]:
 
 
 def _reached(outputs: list[Any]) -> set[int]:
-    """The parameters that gradients will reach, by `id`."""
+    """The `id`s of the parameters that gradients will reach."""
     found, seen = set(), set()
     todo = [output.grad_fn for output in outputs if output.grad_fn is not None]
     while todo:
@@ -433,7 +433,7 @@ def _reached(outputs: list[Any]) -> set[int]:
 
 
 def _value(result: Any) -> Any:
-    """What a hook gave: a tensor, or a future of one or of a list with one."""
+    """The tensor in a hook's result: a tensor, or a future of a tensor or of a list with one."""
     if hasattr(result, "wait"):
         result = result.wait()
     return result[0] if isinstance(result, list | tuple) else result

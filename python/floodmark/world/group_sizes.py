@@ -1,7 +1,7 @@
-"""How many ranks the group of a split communicator has.
+"""Passes the sizes of split communicators to the phantom's NCCL.
 
-NCCL learns it from the other ranks in `ncclCommSplit`; the phantom's NCCL gets it from here. Sees:
-`torch.distributed.distributed_c10d`, where groups are made. Knows nothing of what a group does.
+NCCL gets the size from the other ranks in `ncclCommSplit`. Sees:
+`torch.distributed.distributed_c10d`, where groups are created. Knows nothing of what a group does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from floodmark.world.replaced_names import with_arguments
 
 
 def watch(c10d: Any, library: PhantomLibrary) -> None:
-    """Tell the phantom the size of every group, wherever torch makes one."""
+    """Set the size of every group in the phantom when torch creates it."""
 
     @contextlib.contextmanager
     def split_of(ranks: Sequence[int]) -> Iterator[None]:
@@ -51,7 +51,7 @@ def watch(c10d: Any, library: PhantomLibrary) -> None:
 
 
 def _watch_colors(c10d: Any, library: PhantomLibrary) -> None:
-    """A split that is made when it is first used is known by its color."""
+    """Set sizes by color, for splits that are created at their first use."""
     slot = torch_private.group_color(c10d)
     color = getattr(*slot, None)
     if color is None:

@@ -1,6 +1,6 @@
-"""What collectives of the host return when no other rank runs: what this rank has.
+"""Collectives of host tensors in a world where no other rank runs: return this rank's values.
 
-The phantom handles those of a device. Sees: `torch.distributed.distributed_c10d`, whose
+The phantom runs those of device tensors. Sees: `torch.distributed.distributed_c10d`, whose
 functions are wrapped. Knows nothing of stores.
 """
 
@@ -25,7 +25,7 @@ _COLLECTIVES = (
 
 
 def wrap_all(c10d: Any) -> None:
-    """Put wrappers around the functions that would bring another rank's tensors."""
+    """Wrap the functions that would receive another rank's tensors."""
     host = _Host(c10d)
     for name in _COLLECTIVES:
         function = getattr(c10d, name, None)
@@ -38,12 +38,12 @@ def _is_host(tensor: Any) -> bool:
 
 
 class _Host(Members):
-    """Tensors of the host: torch's fake group leaves them as they are."""
+    """Fills host tensors, which torch's fake group does not change."""
 
     def after(
         self, change: Callable[[Arguments], None]
     ) -> Callable[[Callable[[], Any], Arguments], Any]:
-        """A call of the collective, and then the change of its result."""
+        """Wrap a collective: call it, then change its result."""
 
         def call(original: Callable[[], Any], arguments: Arguments) -> Any:
             result = original()

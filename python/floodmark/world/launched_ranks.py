@@ -1,9 +1,8 @@
-"""Ranks that a launcher started as processes, each with a simulated GPU of its own.
+"""Supports ranks that a launcher started as processes, each with its own simulated GPU.
 
-They have torch's own groups and stores. The phantom's NCCL moves nothing between processes, so the
-sizes of groups are set, and Python objects and the values of small tensors travel over the group's
-store. Sees: `torch.distributed.distributed_c10d`. Talks to: the phantom's library. Knows nothing of
-programs.
+They use torch's own groups and stores. The phantom's NCCL moves nothing between processes, so the
+sizes of groups are set here, and Python objects and the values of small tensors go through the
+group's store. Sees: `torch.distributed.distributed_c10d`. Talks to: the phantom's library.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from floodmark.world.replaced_names import everywhere
 
 
 def install(phantom: Any) -> None:
-    """Watch the groups of this process, from the moment torch.distributed is imported."""
+    """Wrap the collectives of this process once torch.distributed is imported."""
 
     def change(c10d: ModuleType) -> None:
         group_sizes.watch(c10d, phantom.library)

@@ -1,6 +1,6 @@
-"""The environment of a rank, as `torchrun` sets it.
+"""The environment variables of a rank, as `torchrun` sets them.
 
-Sees: numbers. Does not set a variable.
+Sees: numbers. Sets no variable.
 """
 
 from __future__ import annotations

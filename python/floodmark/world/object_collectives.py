@@ -1,8 +1,8 @@
-"""Python objects between the ranks of a world in one process, and the barrier that watches them.
+"""Replaces the collectives for Python objects, and `monitored_barrier`, in a world of one process.
 
-torch sends objects as tensors of bytes. What other ranks would send is what this rank has, where it
-has something; otherwise the rank that sends them is started, where there is a hub. Sees:
-`torch.distributed.distributed_c10d`. Talks to: the hub. Knows nothing of groups' insides.
+torch sends objects as tensors of bytes. Objects of other ranks are assumed to equal those of this
+rank, if it has some; otherwise the hub, if any, starts the rank that sends them. Sees:
+`torch.distributed.distributed_c10d`. Talks to: the hub.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from floodmark.world import rank_hub
 from floodmark.world.process_groups import Members
 from floodmark.world.replaced_names import Arguments, wrapped
 
-#: Torch's own, which gives this rank's object for each of the others where tensors have bytes.
+#: torch's own function; if tensors have bytes, it returns this rank's object for every rank.
 _GATHERED = "all_gather_object"
 _FUNCTIONS = (
     "gather_object",
@@ -32,9 +32,9 @@ _FUNCTIONS = (
 
 
 class Objects(Members):
-    """What stands in for the functions that send objects.
+    """Replacements for the functions that send objects.
 
-    `has_bytes`: whether tensors have values, so that torch can send this rank's objects itself.
+    `has_bytes` says whether tensors have values, so that torch's own functions can run.
     """
 
     def __init__(self, c10d: Any, note: Callable[[str], None], *, has_bytes: bool) -> None:
@@ -45,7 +45,7 @@ class Objects(Members):
         self._counts: Counter[tuple[Any, ...]] = Counter()
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """The functions by the names of those that they stand in for."""
+        """The replacements by the names of the original functions."""
         names = _FUNCTIONS if self._has_bytes else (_GATHERED, *_FUNCTIONS)
         originals = {name: getattr(self._c10d, name, None) for name in names}
         return {
@@ -63,18 +63,19 @@ class Objects(Members):
         return original() if self.is_outside(given) else answer(original, given)
 
     def _send(self, original: Callable[[], Any]) -> Any:
-        """This rank's objects, for those who wait for them."""
+        """Call torch's function, if tensors have bytes."""
         return original() if self._has_bytes else None
 
     def _post(self, sent: Any, *channel: Any) -> None:
-        """The same, for those that the hub has started."""
+        """Post this rank's objects to the hub, for ranks that it has started."""
         if self._seat is not None:
-            # What cannot be pickled is not sent by torch either, which says so.
+            # torch reports objects that cannot be pickled.
             with contextlib.suppress(Exception):
                 self._seat.post(self._key(self._seat.rank, *channel), pickle.dumps(sent))
 
     def _want(self, sender: int, *channel: Any) -> tuple[Any, str]:
-        """What another rank posts, which is started if it does not run; nothing, and why not."""
+        """The objects that another rank posts, after starting it if necessary; or None and the
+        reason."""
         if self._seat is None:
             return None, "it does not run"
         key = self._key(sender, *channel)
@@ -83,7 +84,7 @@ class Objects(Members):
         return (None if data is None else pickle.loads(data)), why
 
     def _key(self, *channel: Any) -> tuple[Any, ...]:
-        """The name of the next message of a channel: both ends count alike."""
+        """The key of the next message of a channel; both ends count the messages."""
         self._counts[channel] += 1
         return (*channel, self._counts[channel])
 
@@ -92,7 +93,7 @@ class Objects(Members):
         return tuple(self._c10d.get_process_group_ranks(group))
 
     def _global(self, given: Arguments, side: str) -> int:
-        """The number in the world of the rank that `src` or `dst` (or `group_src` …) names."""
+        """The global rank that `src` or `dst` (or `group_src` …) names."""
         return self._ranks(given)[self.peer(given, side)]
 
     def _all_gather_object(self, _original: Callable[[], Any], given: Arguments) -> None:
@@ -140,7 +141,7 @@ class Objects(Members):
         return self._send(original)
 
     def _recv_object_list(self, _original: Callable[[], Any], given: Arguments) -> int:
-        # Without a sender torch takes what comes from any.
+        # Without a sender, torch receives from any rank.
         sender = self._global(given, "src")
         found, why = self._want(sender, "send", self._c10d.get_rank())
         if found is not None:
@@ -155,4 +156,4 @@ class Objects(Members):
         return sender
 
     def _monitored_barrier(self, _original: Callable[[], Any], _given: Arguments) -> None:
-        """Every other rank has been there already."""
+        """Return at once: the other ranks count as present."""

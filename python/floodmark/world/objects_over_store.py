@@ -1,7 +1,7 @@
-"""Python objects between ranks that run as processes.
+"""Sends Python objects between ranks that are processes.
 
 torch sends objects as tensors of bytes, in several collectives. Its own functions run, so that all
-tensors are allocated; the collectives that they call move bytes of any number. Sees:
+tensors are allocated; the collectives that they call here move any number of bytes. Sees:
 `torch.distributed.distributed_c10d`. Talks to: the phantom's library.
 """
 
@@ -30,23 +30,23 @@ _FUNCTIONS = (
 
 
 class ObjectsOverStore:
-    """torch's functions for objects, which reach the other processes."""
+    """Wraps torch's functions for objects so that they reach other processes."""
 
     def __init__(self, c10d: Any, phantom: Any, collectives: CollectivesOverStore) -> None:
         self._c10d = c10d
         self._phantom = phantom
         self._collectives = collectives.functions(of_objects=True)
         for name in ("isend", "irecv"):
-            # `P2POp` takes these only as the module has them; their batch is ours.
+            # `P2POp` accepts only the module's own functions; batches are handled separately.
             self._collectives.pop(name, None)
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """The functions by the names of those that they stand in for."""
+        """The wrappers by the names of the original functions."""
         found = {name: getattr(self._c10d, name, None) for name in _FUNCTIONS}
         return {name: self._with_own_calls(f) for name, f in found.items() if f is not None}
 
     def _with_own_calls(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, whose collectives are ours."""
+        """The function with its collectives replaced by ours."""
         inner: Any = inspect.unwrap(function)
         to_tensor = torch_private.object_to_tensor(self._c10d)
         own_calls = {**self._collectives, to_tensor.__name__: self._known(to_tensor)}
@@ -63,7 +63,7 @@ class ObjectsOverStore:
         return call
 
     def _known(self, to_tensor: Callable[..., Any]) -> Callable[..., Any]:
-        """The function that makes tensors of an object; all of their bytes are known."""
+        """Wrap torch's `_object_to_tensor` so that all bytes of its tensors are known."""
 
         def object_to_tensor(obj: Any, device: Any, *more: Any) -> tuple[Any, ...]:
             on_host = to_tensor(obj, "cpu", *more)

@@ -2,7 +2,7 @@
 
 `install` sets what a launcher would set and waits for `torch.distributed` to be imported. Groups
 for CUDA are torch's own, on the phantom's NCCL; those for the host are torch's fake ones. Sees: the
-machine of a phantom. Knows nothing of what is trained.
+machine of a phantom.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from floodmark.world.replaced_names import everywhere, with_arguments
 from floodmark.world.spawn import FUNCTIONS, run_here
 from floodmark.world.store import store_class
 
-# The name under which torch knows the groups that stand in for those of the host.
+# The backend name of the groups that replace those of the host.
 _HOST_BACKEND = "phantom"
 _REPLACED = ("gloo", "mpi", "ucc")
 
-# Threads of torch that would watch the other ranks: there is nothing to be watched.
+# Variables that disable torch's threads for watching the other ranks, which do not run.
 _QUIET = {
     "TORCH_NCCL_ENABLE_MONITORING": "0",
     "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
@@ -43,7 +43,7 @@ _QUIET = {
 
 
 class World:
-    """The world that this process is a rank of."""
+    """The simulated world of this process."""
 
     def __init__(self, phantom: Any) -> None:
         self.rank = phantom.machine.rank or 0
@@ -56,19 +56,19 @@ class World:
         self._watches: list[ImportWatch] = []
 
     def say(self, what: str) -> None:
-        """Say something that the user should know, once."""
+        """Print a note, and add it to the answer, once."""
         if what not in self._said:
             self._said.add(what)
             say(what)
 
     def _say_first(self, what: str) -> None:
-        """Say the first of many that are alike."""
+        """Print the first of several similar notes."""
         if not self._has_said_one:
             self._has_said_one = True
             self.say(what)
 
     def start(self) -> None:
-        """Set the environment, and wait for what is to be changed."""
+        """Set the environment, and change torch's modules once they are imported."""
         os.environ.update(_QUIET)
         for name, value in launched_as(self.rank, self.size, self.devices).items():
             os.environ.setdefault(name, value)
@@ -81,7 +81,7 @@ class World:
     def _change_groups(self, c10d: ModuleType) -> None:
         self._c10d = c10d
         bindings = torch_private.c10d_bindings()
-        # It was read when torch.distributed was imported, which may have been before us.
+        # torch.distributed reads it at its import, which may have been earlier.
         bindings.set_debug_level_from_env()
         store = store_class(bindings.Store, self.rank, self.size, self._say_first)
         self._change_stores(bindings, store)
@@ -97,7 +97,7 @@ class World:
             setattr(c10d, name, stand_in)
 
     def _change_stores(self, bindings: Any, store: Any) -> None:
-        """A store that would connect to other processes is replaced by one of ours."""
+        """Replace stores that would connect to other processes."""
         for name in ("TCPStore", "FileStore"):
             own = type(name, (store,), {})
             for module in ("distributed", "distributed.distributed_c10d", "distributed.rendezvous"):
@@ -123,7 +123,7 @@ class World:
         self._c10d.init_process_group = with_arguments(original, init_process_group)
 
     def _wrap_helper(self) -> None:
-        """Where all groups are made, backends of the host become ours, but keep their names."""
+        """Replace the backends of host groups where torch creates groups; they keep their names."""
         c10d = self._c10d
         slot = torch_private.group_helper(c10d)
         original = getattr(*slot)
@@ -143,14 +143,14 @@ class World:
                 setattr(module, name, run_here(getattr(module, name), self.rank, self.say))
 
     def _leave(self) -> None:
-        """Take the groups down as long as there is an interpreter for their threads."""
+        """Destroy the groups while the interpreter still runs: their threads need it."""
         if self._c10d is not None and self._c10d.is_initialized():
             with contextlib.suppress(Exception):
                 self._c10d.destroy_process_group()
 
 
 def _host_replaced(backend: str) -> str:
-    """The backend's name with ours for those of the host: `cpu:gloo,cuda:nccl`, `gloo`, …"""
+    """A backend's name with host backends replaced: `cpu:gloo,cuda:nccl`, `gloo`, …"""
     backend = backend.lower()
     if backend in ("", "none", "undefined"):
         return f"cpu:{_HOST_BACKEND},cuda:nccl"
@@ -161,8 +161,8 @@ def _host_replaced(backend: str) -> str:
     )
 
 
-def refuse_what_has_begun() -> None:
-    """A process that is a rank of a world cannot become one of another."""
+def refuse_initialized() -> None:
+    """Raise if torch.distributed is initialised: a process cannot change its world."""
     c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
     if c10d is not None and c10d.is_initialized():
         raise PhantomError(
@@ -172,5 +172,5 @@ def refuse_what_has_begun() -> None:
 
 
 def install(phantom: Any) -> None:
-    """Make this process the rank of the world that the phantom's machine names."""
+    """Make this process the rank that the phantom's machine describes."""
     World(phantom).start()

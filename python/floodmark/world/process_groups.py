@@ -1,4 +1,4 @@
-"""Process groups of one rank of many: how a group is begun, who is in it, and its name in torch.
+"""Process groups of a simulated rank: their creation, their members and their backend's name.
 
 Sees: `torch.distributed.distributed_c10d`. Knows nothing of what a group does.
 """
@@ -13,7 +13,7 @@ from floodmark import torch_private
 def begin_as(given: dict[str, Any], own: tuple[int, int], store: Any) -> str:
     """Change the arguments of `init_process_group` to those of rank `own[0]` of `own[1]`.
 
-    Gives back what to say where the program asked to be another rank; otherwise nothing.
+    Returns a note if the program requested another rank, otherwise an empty text.
     """
     asked = (given.get("rank", -1), given.get("world_size", -1))
     given.pop("init_method", None)
@@ -27,9 +27,9 @@ def begin_as(given: dict[str, Any], own: tuple[int, int], store: Any) -> str:
 
 
 def keep_name(c10d: Any, made: Any, backend: Any) -> Any:
-    """Let a group go by the backend that the program asked for, not by the one that it got.
+    """Register a group under the backend that the program requested, not the one that it got.
 
-    Gives back the group; none where this process is not one of its ranks.
+    Returns the group; None if this process is not one of its ranks.
     """
     group = made[0] if isinstance(made, tuple) else made
     groups, backends = torch_private.process_groups(c10d)
@@ -42,7 +42,7 @@ def keep_name(c10d: Any, made: Any, backend: Any) -> Any:
 
 
 def register_fake_backend(c10d: Any, name: str) -> None:
-    """Let torch know a backend of this name, whose groups are torch's fake ones."""
+    """Register a backend of this name whose groups are torch's fake ones."""
     create = torch_private.fake_group_maker(torch_private.c10d_bindings())
 
     def make(options: Any, _own_options: Any) -> Any:
@@ -58,26 +58,26 @@ class Members:
         self._c10d = c10d
 
     def size(self, given: dict[str, Any]) -> int:
-        """How many ranks the group has."""
+        """The number of ranks in the group."""
         return int(self._c10d.get_world_size(given.get("group")))
 
     def rank(self, given: dict[str, Any]) -> int:
-        """Which of them this process is."""
+        """The rank of this process in the group."""
         return int(self._c10d.get_rank(given.get("group")))
 
     def is_outside(self, given: dict[str, Any]) -> bool:
-        """Whether this rank is none of the group."""
+        """Whether this process does not belong to the group."""
         return torch_private.is_outside(self._c10d, given.get("group"))
 
     def is_it(self, given: dict[str, Any], side: str) -> bool:
-        """Whether this rank is the one that `src` or `dst` (or `group_src` …) names."""
+        """Whether `src` or `dst` (or `group_src` …) names this rank."""
         in_group = given.get(f"group_{side}")
         if in_group is not None:
             return bool(in_group == self.rank(given))
         return bool((given.get(side) or 0) == self._c10d.get_rank())
 
     def peer(self, given: dict[str, Any], side: str) -> int:
-        """The number in the group of the rank that `src` or `dst` (or `group_src` …) names."""
+        """The rank within the group that `src` or `dst` (or `group_src` …) names."""
         in_group = given.get(f"group_{side}")
         if in_group is not None:
             return int(in_group)

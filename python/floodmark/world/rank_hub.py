@@ -1,9 +1,9 @@
-"""Further ranks of a world, started when the one that is estimated waits for their objects.
+"""Starts further ranks of a world when the estimated one waits for their objects.
 
-The hub is a process that was forked before the program began. A rank sends it the objects that are
-for other ranks, and asks it for those of others. The hub forks a rank that is asked for and does
-not run: the fork runs the program from its beginning. It is stopped while nothing is asked of it,
-and killed with the hub, which ends with the estimate. Sees: messages. Knows nothing of torch.
+The hub is a process that was forked before the program began. A rank sends it the objects for other
+ranks, and requests those of others. If a requested rank does not run, the hub forks: the fork runs
+the program from its beginning as that rank. It is stopped while no rank waits for it, and killed
+with the hub, which ends with the estimate. Sees: messages. Knows nothing of torch.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import signal
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
-#: Who sends an object, how, to whom, and how many it has sent so before.
+#: The key of an object: sender, kind of call, receivers, and number of the message.
 Key = tuple[Any, ...]
 
 _seat: Seat | None = None
 
 
 class Seat:
-    """A rank's way to the others."""
+    """A rank's connection to the hub."""
 
     def __init__(self, rank: int, connection: Connection[Any, Any], *, is_started: bool) -> None:
         self.rank = rank
@@ -30,12 +30,12 @@ class Seat:
         self._connection = connection
 
     def post(self, key: Key, data: bytes) -> None:
-        """Send something, to be asked for now or later."""
+        """Send an object, for a rank that waits for it now or later."""
         with contextlib.suppress(OSError):
             self._connection.send(("post", key, data))
 
     def want(self, key: Key) -> tuple[bytes | None, str]:
-        """Wait for something that rank `key[0]` sends; nothing, and why, where it sends none."""
+        """Wait for an object of rank `key[0]`; or None and the reason."""
         try:
             self._connection.send(("want", key))
             data, why = self._connection.recv()
@@ -44,34 +44,34 @@ class Seat:
         return data, why
 
     def fail(self, why: str) -> None:
-        """Say why this rank ends."""
+        """Report why this rank ends."""
         with contextlib.suppress(OSError):
             self._connection.send(("fail", why))
 
-    def take(self) -> None:
-        """Let `current` give this seat."""
+    def make_current(self) -> None:
+        """Make this the seat that `current` returns."""
         global _seat
         _seat = self
 
     def close(self) -> None:
-        """Leave it to a fork of this process."""
+        """Close the connection in this process; a fork uses it."""
         self._connection.close()
 
 
 def current() -> Seat | None:
-    """The seat of the rank that this process is, if it has one."""
+    """The seat of this process, or None."""
     return _seat
 
 
 def open_seats(rank: int) -> Seat:
-    """Fork a hub: the seat of `rank`; in the process of a rank that the hub starts, its seat."""
+    """Fork a hub; returns the seat of `rank`, and in a rank that the hub starts, that rank's."""
     ours, theirs = Pipe()
     starter = os.getpid()
     if os.fork():
         theirs.close()
         return Seat(rank, ours, is_started=False)
     ours.close()
-    # What a terminal sends is for the program; the hub ends with it.
+    # Signals of a terminal are for the program; the hub ends with it.
     os.setpgid(0, 0)
     seat: Seat | None = None
     try:
@@ -84,7 +84,7 @@ def open_seats(rank: int) -> Seat:
 
 
 class _Rank:
-    """A rank that runs."""
+    """A running rank."""
 
     def __init__(self, rank: int, connection: Connection[Any, Any], pid: int | None) -> None:
         self.rank = rank
@@ -100,7 +100,7 @@ class _Rank:
 
 
 class _Hub:
-    """What the ranks have sent, and which of them wait."""
+    """The posted objects, and the ranks that wait."""
 
     def __init__(self, rank: int, connection: Connection[Any, Any]) -> None:
         self._ranks = {rank: _Rank(rank, connection, None)}
@@ -109,7 +109,7 @@ class _Hub:
         self._ended: dict[int, str] = {}
 
     def serve(self) -> Seat | None:
-        """Serve until the first rank has ended. In a fork that is another rank: its seat."""
+        """Serve until the first rank has ended. Returns a seat in the fork of another rank."""
         while self._first in self._ranks:
             by_connection = {one.connection: one for one in self._ranks.values()}
             for ready in wait(list(by_connection)):
@@ -139,7 +139,7 @@ class _Hub:
         return self._answer_all()
 
     def _answer_all(self) -> Seat | None:
-        """Answer those that wait, and start what they wait for; let the others rest."""
+        """Answer waiting ranks, start the ranks they wait for, and stop the others."""
         for rank in list(self._ranks.values()):
             key = rank.waits_for
             if key is None:
@@ -156,7 +156,7 @@ class _Hub:
         if self._ranks and all(one.waits_for is not None for one in self._ranks.values()):
             for rank in self._ranks.values():
                 self._answer(rank, None, "every rank that runs waits for objects of another")
-        self._let_rest()
+        self._stop_idle_ranks()
         return None
 
     def _answer(self, rank: _Rank, data: bytes | None, why: str) -> None:
@@ -164,14 +164,14 @@ class _Hub:
         with contextlib.suppress(OSError):
             rank.connection.send((data, why))
 
-    def _let_rest(self) -> None:
-        """A rank that the hub started runs as long as another one waits for it."""
+    def _stop_idle_ranks(self) -> None:
+        """Continue the started ranks for which another one waits, and stop the rest."""
         asked = {one.waits_for[0] for one in self._ranks.values() if one.waits_for is not None}
         for rank in self._ranks.values():
             rank.signal(signal.SIGCONT if rank.rank in asked else signal.SIGSTOP)
 
     def _start(self, rank: int) -> Seat | None:
-        """Fork a rank; in the fork, its seat."""
+        """Fork a rank; returns its seat in the fork, None in the hub."""
         ours, theirs = Pipe()
         pid = os.fork()
         if pid == 0:

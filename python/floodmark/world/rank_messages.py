@@ -1,6 +1,6 @@
-"""Messages between ranks that run as processes, over the store of their group.
+"""Sends messages between ranks that are processes, through the store of their group.
 
-A wait ends when the sender has ended or when the timeout of the store is over; it says which call
+A wait ends when the sender has ended or at the timeout of the store; a note names the call that
 waited, and later waits for the same rank end at once. Sees: `torch.distributed.distributed_c10d`.
 Knows nothing of tensors.
 """
@@ -25,14 +25,14 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.05
 
 
 class RankMessages:
-    """What the ranks of a group send each other. Ranks have their numbers in the group."""
+    """Sends and receives messages in groups. Ranks are numbered within the group."""
 
     def __init__(self, c10d: Any, note: Callable[[str], None]) -> None:
         self._c10d = c10d
         self._note = note
-        #: How many messages each channel of a group has had.
+        #: The number of messages so far in each channel of a group.
         self._counts: WeakKeyDictionary[Any, Counter[str]] = WeakKeyDictionary()
-        #: The ranks of a group for which no call waits any more.
+        #: The ranks of each group for which calls no longer wait.
         self._silent: WeakKeyDictionary[Any, set[int]] = WeakKeyDictionary()
         #: The stores through which other ranks wait for this one, and its number there.
         self._waited_on: list[tuple[Any, int]] = []
@@ -40,16 +40,16 @@ class RankMessages:
         atexit.register(self._note_end)
 
     def store_of(self, group: Any) -> Any:
-        """The store of the group; None for a group that torch has not made itself."""
+        """The store of the group; None for a group that torch did not create."""
         groups, _ = torch_private.process_groups(self._c10d)
         return groups.get(group, (None, None))[1]
 
     def next_key(self, group: Any, channel: str) -> str:
-        """The name of the next message of a channel: each rank counts alike."""
+        """The key of the next message of a channel; every rank counts the messages."""
         if group not in self._counts:
             if not self._waited_on:
                 # Children of `multiprocessing` run no handlers of `atexit`, and when they begin
-                # they remove what was registered here before.
+                # they remove the finalizers of the parent.
                 Finalize(None, self._note_end, exitpriority=0)
             self._counts[group] = Counter()
             self._waited_on.append((self.store_of(group), self._c10d.get_rank(group)))
@@ -58,7 +58,7 @@ class RankMessages:
         return f"floodmark/{channel}/{counts[channel]}"
 
     def send(self, group: Any, key: str, content: bytes) -> None:
-        """Leave a message in the store."""
+        """Write a message to the store."""
         store = self.store_of(group)
         for at in range(_PART_BYTES, len(content), _PART_BYTES):
             store.set(f"{key}/{at}", content[at : at + _PART_BYTES])
@@ -67,27 +67,27 @@ class RankMessages:
     def receive(
         self, group: Any, key: str, *, sender: int, readers: int, call: str
     ) -> bytes | None:
-        """What another rank sent or will send; None if it does not."""
+        """Wait for a message of another rank; None if it does not send one."""
         store = self.store_of(group)
         try:
             why = self._wait(group, store, key, sender)
             if not why:
-                return _taken(store, key, readers)
+                return _read_message(store, key, readers)
         except RuntimeError:
-            # It has ended with the rank that ran it.
+            # The store has ended with the rank that ran it.
             why = "the store of the group does not answer"
         self._give_up(group, sender, f"`{call}` got no value from rank {{}}: {why}")
         return None
 
     def _wait(self, group: Any, store: Any, key: str, sender: int) -> str:
-        """Wait until the message is there; otherwise, why it is not."""
+        """Wait for the message; returns why it is missing, or an empty text."""
         is_silent = sender in self._silent.get(group, ())
         seconds = store.timeout.total_seconds()
         end, pause = time.monotonic() + seconds, _SHORTEST_PAUSE
         while not store.check([key]):
             if is_silent:
                 return "it sent none before"
-            # What it sent before it ended is there by now.
+            # A message from before its end has arrived by now.
             if store.check([_end_of(sender)]) and not store.check([key]):
                 return "it has ended"
             if time.monotonic() > end:
@@ -97,7 +97,7 @@ class RankMessages:
         return ""
 
     def _give_up(self, group: Any, sender: int, what: str) -> None:
-        """Wait for that rank no more, and say so the first time."""
+        """Stop waiting for a rank; the first time, add a note."""
         silent = self._silent.setdefault(group, set())
         if sender not in silent:
             silent.add(sender)
@@ -105,7 +105,7 @@ class RankMessages:
             self._note(f"{what.format(in_world)}; what it would send has no value")
 
     def _note_end(self) -> None:
-        """Let those who wait for this rank go on."""
+        """Tell waiting ranks that this one ends."""
         if os.getpid() != self._process:
             return
         groups, _ = torch_private.process_groups(self._c10d)
@@ -125,8 +125,8 @@ def _end_of(rank: int) -> str:
     return f"floodmark/ended/{rank}"
 
 
-def _taken(store: Any, key: str, readers: int) -> bytes:
-    """A message that is there. The last reader deletes it."""
+def _read_message(store: Any, key: str, readers: int) -> bytes:
+    """Read a message that has arrived; the last reader deletes it."""
     length, _, content = store.get(key).partition(b"\n")
     parts = [f"{key}/{at}" for at in range(_PART_BYTES, int(length), _PART_BYTES)]
     content = b"".join((content, *map(store.get, parts)))

@@ -1,7 +1,7 @@
-"""Functions that are replaced in every module that has a name for them.
+"""Replaces functions in every module that has imported them.
 
-A program may have imported a function by its name before it was replaced, or under another name.
-Sees: the modules that are imported. Knows nothing of what the functions do.
+A program may have imported a function before it was replaced, or under another name. Sees: the
+modules that are imported. Knows nothing of what the functions do.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Arguments = dict[str, Any]
 
 
 def replace_in_modules(pairs: Iterable[tuple[Any, Any]]) -> None:
-    """Put the second of each pair wherever a module has the first.
+    """Replace the first of each pair by the second in all modules.
 
-    Modules of floodmark stay: they have the originals that replacements call.
+    Modules of floodmark keep the originals, which the replacements call.
     """
     replaced = {id(old): (old, new) for old, new in pairs}
     for place, module in list(sys.modules.items()):
-        # An entry of `sys.modules` may be any object.
+        # `sys.modules` may contain objects that are not modules.
         if not isinstance(module, ModuleType) or place.startswith("floodmark."):
             continue
         names = vars(module)
@@ -35,7 +35,7 @@ def replace_in_modules(pairs: Iterable[tuple[Any, Any]]) -> None:
 
 
 def everywhere(change: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
-    """Change a module so that those who took a name from it before have the new one, too."""
+    """Wrap a change of a module so that it also reaches modules that imported names from it."""
 
     def changed(module: ModuleType) -> None:
         before = dict(vars(module))
@@ -53,7 +53,7 @@ def everywhere(change: Callable[[ModuleType], None]) -> Callable[[ModuleType], N
 def with_arguments(
     function: Callable[..., Any], call: Callable[[inspect.BoundArguments], Any]
 ) -> Callable[..., Any]:
-    """The function, in place of which `call` is called, with the arguments by their names."""
+    """Replace `function` by `call`, which gets the bound arguments."""
     signature = inspect.signature(function)
 
     @wraps(function)
@@ -66,9 +66,9 @@ def with_arguments(
 def wrapped(
     function: Callable[..., Any], call: Callable[[Callable[[], Any], Arguments], Any]
 ) -> Callable[..., Any]:
-    """The function, in place of which `call` is called: with what calls it, and its arguments."""
+    """Replace `function` by `call`, which gets a call of the original and the arguments by name."""
     signature = inspect.signature(function)
-    # A mode of `__torch_function__` calls by name what it was called for: once is enough.
+    # A `__torch_function__` mode calls the function again by its name: replace only the outer call.
     running = threading.local()
 
     @wraps(function)

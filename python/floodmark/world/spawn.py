@@ -1,4 +1,4 @@
-"""`torch.multiprocessing.spawn` in a process that is one rank of many: one of its processes runs.
+"""Replaces `torch.multiprocessing.spawn` in a simulated world: runs one of its processes here.
 
 Sees: the arguments of a call. Starts no process.
 """
@@ -16,7 +16,7 @@ FUNCTIONS = ("spawn", "start_processes")
 
 
 class _Finished:
-    """What `spawn(join=False)` gives: processes that are done."""
+    """The result of `spawn(join=False)`: processes that have ended."""
 
     processes: tuple[Any, ...] = ()
 
@@ -30,7 +30,7 @@ class _Finished:
 def run_here(
     original: Callable[..., Any], rank: int, say: Callable[[str], None]
 ) -> Callable[..., Any]:
-    """The function, which runs the process that this rank would be, in this one."""
+    """A replacement of `spawn` that runs the process of this rank in this process."""
 
     def spawn(bound: BoundArguments) -> Any:
         bound.apply_defaults()

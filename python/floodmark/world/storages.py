@@ -1,4 +1,4 @@
-"""How fake tensors lie in their storages.
+"""The layout of fake tensors in their storages.
 
 Sees: sizes and strides. Knows nothing of blocks.
 """
@@ -11,7 +11,7 @@ from floodmark import torch_private
 
 
 def is_dense(tensor: Any) -> bool:
-    """Whether its elements fill one piece of memory, in whatever order."""
+    """Whether its elements fill a contiguous range of memory, in any order."""
     filled = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size != 1 and stride != filled:
@@ -21,7 +21,7 @@ def is_dense(tensor: Any) -> bool:
 
 
 def share_storage(one: Any, other: Any) -> bool:
-    """Whether both lie in the same storage."""
+    """Whether both tensors share a storage."""
     storages = (tensor.untyped_storage() for tensor in (one, other))
     first, second = map(torch_private.storage_id, storages)
     return first == second

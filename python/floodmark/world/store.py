@@ -1,7 +1,7 @@
-"""A store of torch.distributed for one process that is one rank of many.
+"""A store of torch.distributed for a rank whose peers do not run.
 
-A key that another rank would set is answered with what this rank set under its own number; a wait
-is over at once. Sees: `Store` of torch, whose C++ users call back into it. Knows nothing of groups.
+For a key that another rank would set, it returns the value of this rank's own key; a wait returns
+at once. Sees: `Store` of torch, whose C++ users call back into it. Knows nothing of groups.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-# Where ranks agree on a communicator they exchange this many bytes; what they are does not matter.
+# The size of the id that ranks exchange for a communicator; its content does not matter.
 _UNIQUE_ID = bytes(128)
 _UNIQUE_ID_KEY = re.compile(r"cuda/|UniqueNCCLID")
 
-# torch's C++ objects do not keep the Python half of a store alive.
+# torch's C++ objects do not keep the Python object of a store alive.
 _alive: list[Any] = []
 
 
 def store_class(base: Any, rank: int, world: int, note: Callable[[str], None]) -> Any:
-    """A class of stores below `base`, torch's own."""
+    """A subclass of `base`, torch's `Store`."""
 
     class WorldStore(base):  # type: ignore[misc]
-        """What the ranks of a world tell each other, seen from one of them."""
+        """The store of a world, as one of its ranks sees it."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__()
@@ -54,7 +54,7 @@ def store_class(base: Any, rank: int, world: int, note: Callable[[str], None]) -
             return b"0"
 
         def add(self, key: str, amount: int) -> int:
-            """Ours alone when we add; what all ranks have added when we only look."""
+            """Add this rank's amount; adding 0 returns the sum of all ranks, assumed equal."""
             self._counts[key] = self._counts.get(key, 0) + amount
             return self._counts[key] * (1 if amount else world)
 
@@ -88,7 +88,7 @@ def store_class(base: Any, rank: int, world: int, note: Callable[[str], None]) -
             return [*self._values, *self._counts]
 
         def wait(self, *_args: Any, **_kwargs: Any) -> None:
-            """Every other rank has been there already."""
+            """Return at once: the other ranks count as present."""
 
         def check(self, _keys: Sequence[str]) -> bool:
             return True
@@ -106,7 +106,7 @@ def store_class(base: Any, rank: int, world: int, note: Callable[[str], None]) -
         def clone(self) -> Any:
             return self
 
-        # The names under which C++ looks for them.
+        # The names by which C++ calls these methods.
         deleteKey = delete_key
         getNumKeys = num_keys
 
@@ -118,6 +118,6 @@ def _bytes(value: str | bytes) -> bytes:
 
 
 def _own_keys(key: str, rank: int) -> Iterator[str]:
-    """The key as this rank would have written it: with its own number for another's, last first."""
+    """Variants of the key with this rank's number in place of another's, the last number first."""
     for number in reversed(list(re.finditer(r"\d+", key))):
         yield key[: number.start()] + str(rank) + key[number.end() :]

@@ -1,7 +1,7 @@
-"""The contents of tensors on a simulated GPU, as ranks send them to each other.
+"""The contents of tensors on a simulated GPU, for messages between ranks.
 
-Sees: tensors without their functions. Talks to: the phantom's library, which keeps which bytes have
-a value. Knows nothing of ranks.
+Sees: tensors. Talks to: the phantom's library, which records the bytes that have a value. Knows
+nothing of ranks.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from floodmark import torch_private
 from floodmark._core import Certainty
 
-#: Larger shares have no value after a collective: what decides anything is short.
+#: Larger shares have no value after a collective: values on which programs branch are short.
 _MOST_FLOATS = 1 << 12
 _MOST_INTEGER_BYTES = 32 << 20
 
-#: What a message may be. Numbers that are a sample do not lie in the bytes.
+#: The certainties of a message. A sample cannot be sent: its numbers are not in the bytes.
 _SENT = {int(one): one for one in (Certainty.ASSUMED, Certainty.RANDOM, Certainty.KNOWN)}
 
 
@@ -35,13 +35,13 @@ class Region(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """Whether its values are followed. The same on every rank: counts and types are."""
+        """Whether its values are sent; equal on every rank, because counts and types are."""
         if self.dtype.is_floating_point or self.dtype.is_complex:
             return self.numbers <= _MOST_FLOATS
         return self.bytes_long <= _MOST_INTEGER_BYTES
 
     def parts(self, counts: Sequence[int]) -> list[Region]:
-        """Consecutive parts with that many elements each."""
+        """Consecutive parts with these numbers of elements."""
         found, at = [], self.address
         for count in counts:
             found.append(Region(at, count, self.dtype, self.is_contiguous))
@@ -50,7 +50,7 @@ class Region(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a region contains."""
+    """The bytes of a region, and their certainty."""
 
     certainty: Certainty
     data: bytes
@@ -60,7 +60,7 @@ class Content(NamedTuple):
 
     @classmethod
     def from_bytes(cls, message: bytes | None) -> Content:
-        """What another rank sent, or that it sent nothing."""
+        """The content of a message; None becomes an unknown content."""
         if not message or message[0] not in _SENT:
             return _UNKNOWN
         return cls(_SENT[message[0]], message[1:])
@@ -70,12 +70,12 @@ _UNKNOWN = Content(Certainty.NOTHING, b"")
 
 
 def region_of(tensor: Any) -> Region:
-    """Where a tensor of a device lies."""
+    """The region of a device tensor."""
     return Region(tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.is_contiguous())
 
 
 def read(library: Any, region: Region, *, as_known: bool = False) -> Content:
-    """What a region contains: all of it, or nothing that is known."""
+    """The content of a region; unknown if any element is."""
     if not region.is_contiguous:
         return _UNKNOWN
     certainty = Certainty.KNOWN
@@ -87,7 +87,7 @@ def read(library: Any, region: Region, *, as_known: bool = False) -> Content:
 
 
 def write(library: Any, region: Region, content: Content) -> None:
-    """Let a region contain this. A shorter content fills its beginning."""
+    """Write a content to a region; a shorter one fills its beginning."""
     if not region.is_contiguous:
         return
     library.set_certainty(region.address, region.bytes_long, Certainty.NOTHING)
@@ -98,7 +98,7 @@ def write(library: Any, region: Region, content: Content) -> None:
 
 
 def reduced(operations: Any, operation: Any, dtype: Any, shares: list[Content]) -> Content:
-    """What one of torch's operations makes of a share of each rank; unknown if one of them is."""
+    """Reduce one share of each rank with torch's operation; unknown if one share is."""
     certainty = min(share.certainty for share in shares)
     if certainty == Certainty.NOTHING:
         return _UNKNOWN
@@ -120,7 +120,7 @@ def reduced(operations: Any, operation: Any, dtype: Any, shares: list[Content]) 
 
 
 def _reduce_into(torch: Any, known: Any, operation: Any, numbers: Any, other: Any) -> bool:
-    """Reduce into the first; False for an operation that is not followed."""
+    """Reduce into `numbers`; False for an unsupported operation."""
     is_truth = numbers.dtype is torch.bool
     if operation in (known.SUM, known.AVG):
         torch.logical_or(numbers, other, out=numbers) if is_truth else numbers.add_(other)

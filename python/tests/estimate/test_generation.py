@@ -64,4 +64,4 @@ def test_every_search_generates_all_tokens(programs, engine):
     # The weights are random at each start, and so is how many guesses are right.
     assert NEW_TOKENS / (GUESSED + 1) <= calls.pop("prompt lookup") <= NEW_TOKENS
     assert set(calls.values()) == {NEW_TOKENS}, calls
-    assert "transformers: no generated sequence ends before its greatest length" in answer["notes"]
+    assert "transformers: every generated sequence has the maximum length" in answer["notes"]

@@ -1,1 +1,1 @@
-"""The phantom's library in this process, and the GPU that it simulates: what both engines use."""
+"""The phantom's library and the simulated GPU of this process, used by both engines."""

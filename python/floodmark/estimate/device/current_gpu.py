@@ -1,7 +1,6 @@
-"""The GPU that is simulated in this process, where one is.
+"""The simulated GPU of this process, if there is one.
 
-Sees: the machine that the core describes. Talks to: `library`. Does not load it: see
-`simulated_gpu`.
+Sees: the machine that the core describes. Talks to: `library`, which `simulated_gpu` loads.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class SimulatedGpu:
-    """A machine that is simulated, and how the program on it went."""
+    """A simulated machine, and how the program on it ended."""
 
     def __init__(self, machine: _core.PhantomMachine, phantom: Phantom) -> None:
         self.machine = machine
         self.phantom = phantom
         self.outcome = Outcome()
-        #: What plugins assume or leave out.
+        #: Notes of plugins: what they assume or leave out.
         self.notes: list[str] = []
-        #: Whether no program has it yet: a fork may still change its memory.
+        #: Whether no program uses it yet: a fork may still change its memory.
         self.is_prepared = False
 
     def about(self, *, is_over: bool) -> answer_types.Phantom:
-        """What a trace says of it."""
+        """The entry of the trace's header."""
         library = self.phantom.library
         devices: list[answer_types.PhantomDevice] = [
             {
@@ -59,11 +58,11 @@ _now: SimulatedGpu | None = None
 
 
 def current() -> SimulatedGpu | None:
-    """The GPU that is simulated now."""
+    """The GPU that is simulated now, or None."""
     return _now
 
 
 def set_current(gpu: SimulatedGpu) -> None:
-    """Make `gpu` the one that is simulated until the process ends."""
+    """Set the GPU that is simulated until the process ends."""
     global _now
     _now = gpu

@@ -1,7 +1,7 @@
-"""A simulated GPU, for a process that has not used another one yet.
+"""Loads the phantom's library into a process that has not used CUDA yet.
 
-`load` puts the library of `floodmark-phantom` in front of CUDA's: its symbols are visible to all
-that is loaded afterwards, and where torch is loaded already, what it calls is changed. Sees: the
+`load` puts the library of `floodmark-phantom` in front of CUDA's: libraries that are loaded later
+find its symbols, and those of a torch that is loaded already are redirected to it. Sees: the
 machine, and the versions of torch's libraries. Knows nothing of recordings.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from floodmark.reports.answer_types import PhantomRead
 
-#: How the names of temporary folders begin.
+#: The prefix of temporary folders.
 _FOLDER = "floodmark-phantom-"
 
 _loaded: Phantom | None = None
@@ -39,20 +39,20 @@ class Phantom:
         self.library = library
         self.folder = folder
         self.values: Any = None
-        #: torch's library that has our kernels; they are there as long as it is.
+        #: The `torch.library.Library` of our kernels; they exist as long as it.
         self.kernels: Any = None
-        #: Follow no values from now on: what the host does is what it would do on a GPU.
+        #: Stops computing values, so that the host does only what it would do with a GPU.
         self.stop_following: Callable[[], None] = lambda: None
 
     def change(self, machine: _core.PhantomMachine) -> None:
-        """Simulate another machine from now on. Only before anything was allocated."""
+        """Simulate another machine from now on; only allowed before the first allocation."""
         if machine != self.machine:
             versions = _library_versions()
             self.library = PhantomLibrary.start(machine, **versions, started=self.library)
             self.machine = machine
 
     def reads(self) -> list[PhantomRead]:
-        """Values that the program read back and that are not known."""
+        """Reads of unknown values by the program."""
         return [] if self.values is None else list(self.values.reads())
 
 
@@ -67,7 +67,7 @@ def loaded_with(machine: _core.PhantomMachine) -> Phantom | None:
 
 
 def load(machine: _core.PhantomMachine) -> Phantom:
-    """Make this machine the one that torch will find."""
+    """Load the phantom so that torch finds this machine."""
     global _loaded
     if _loaded is not None:
         raise PhantomError("this process has a simulated GPU already")
@@ -75,7 +75,7 @@ def load(machine: _core.PhantomMachine) -> Phantom:
         raise PhantomError("a simulated GPU needs Linux")
     torch = sys.modules.get("torch")
     if torch is not None:
-        _refuse_what_has_begun(torch)
+        _refuse_used_cuda(torch)
     library = PhantomLibrary.start(machine, **_library_versions())
     if torch is not None:
         _take_over(library, torch, machine.gpus)
@@ -86,7 +86,7 @@ def load(machine: _core.PhantomMachine) -> Phantom:
         _loaded = Phantom(machine, library, folder)
         _prepare_environment(folder)
     except OSError as error:
-        # Not a `PhantomError`: fake tensors would need the folder too.
+        # Not a `PhantomError`, after which fake tensors would be tried: they need the folder too.
         raise FloodmarkError(
             f"the temporary folder cannot be written: {error.strerror}\n\n"
             "hint: free space where temporary files go, or choose another folder with the "
@@ -95,8 +95,8 @@ def load(machine: _core.PhantomMachine) -> Phantom:
     return _loaded
 
 
-def _refuse_what_has_begun(torch: ModuleType) -> None:
-    """CUDA begins once in a process."""
+def _refuse_used_cuda(torch: ModuleType) -> None:
+    """Raise if the process has used a GPU: CUDA is initialised once per process."""
     if torch_private.is_cuda_used(torch):
         raise PhantomError(
             "this process uses a GPU already, and CUDA begins once in a process\n\n"
@@ -105,7 +105,7 @@ def _refuse_what_has_begun(torch: ModuleType) -> None:
 
 
 def _take_over(library: PhantomLibrary, torch: ModuleType, devices: int) -> None:
-    """Take CUDA's place in what is loaded; where torch does not find the device, undo it."""
+    """Redirect loaded libraries from CUDA to the phantom; undo it if torch finds no device."""
     is_ours = library.take_over()
     if not is_ours or torch_private.device_count(torch) != devices:
         library.restore()
@@ -114,11 +114,11 @@ def _take_over(library: PhantomLibrary, torch: ModuleType, devices: int) -> None
             "and this build of torch cannot use it any more\n\n"
             "hint: create the simulated GPU first, or use `floodmark estimate`"
         )
-    torch_private.forget_that_there_was_none(torch)
+    torch_private.forget_missing_device(torch)
 
 
 class _LibraryVersions(TypedDict):
-    """What a machine has besides its GPUs."""
+    """The versions of CUDA's libraries."""
 
     cuda: int
     cudnn: str
@@ -130,7 +130,7 @@ def _library_versions() -> _LibraryVersions:
 
 
 def _cuda_version() -> int:
-    """The CUDA that torch was built with, as 13000 for 13.0, without importing torch."""
+    """The CUDA version of torch's build, such as 13000 for 13.0, without importing torch."""
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
         raise PhantomError("torch is not installed\n\nhint: `pip install torch`")
@@ -146,7 +146,7 @@ def _cuda_version() -> int:
 
 
 def _cudnn_library() -> str:
-    """The part of the real cuDNN that plans; by its name alone where torch's own is not found."""
+    """The path of the real cuDNN library that plans, or only its name if torch has none."""
     name = "libcudnn_graph.so.9"
     folders = [os.path.join(sys.prefix, "lib")]
     for package, inside in (("torch", "lib"), ("nvidia", "cudnn/lib")):
@@ -158,7 +158,7 @@ def _cudnn_library() -> str:
 
 
 def _nccl_version() -> int:
-    """The NCCL that was installed with torch, as 22809 for 2.28.9; that one where there is none."""
+    """The version of the installed NCCL, such as 22809 for 2.28.9, the default."""
     for name in ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11"):
         with contextlib.suppress(PackageNotFoundError, ValueError):
             major, minor, patch = map(int, version(name).split(".")[:3])
@@ -167,18 +167,19 @@ def _nccl_version() -> int:
 
 
 def _prepare_environment(folder: str) -> None:
-    """Show compilers the phantom, and keep what they cache apart: it is void on a real GPU."""
+    """Let compilers find the phantom, with a separate cache: its entries are invalid on a real
+    GPU."""
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, "inductor")
     os.environ["PYTORCH_KERNEL_CACHE_PATH"] = os.path.join(folder, "kernels")
     Path(os.environ["PYTORCH_KERNEL_CACHE_PATH"]).mkdir()
-    # Triton links what launches its kernels against the driver that it finds here.
+    # Triton links its launchers against the driver in this folder.
     driver = Path(folder, "libcuda.so.1")
     driver.write_bytes(_core.phantom_image())
     Path(folder, "libcuda.so").symlink_to(driver.name)
     os.environ["TRITON_LIBCUDA_PATH"] = folder
-    # Other processes have no phantom, and the pool of compilers may wait for minutes at its end.
+    # A pool of compiler processes has no phantom, and may take minutes to end.
     if "TORCHINDUCTOR_COMPILE_THREADS" not in os.environ:
         os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
         torch_private.compile_in_this_process()

@@ -1,9 +1,8 @@
-"""Temporary folders that belong to a process for as long as it runs.
+"""Temporary folders that are owned by a running process.
 
-The owner holds a lock on its folder. The kernel drops the lock when the last process that has it
-ends, however it ends, and a lock is seen from every PID namespace; a process number is not. A file
-in the folder says that it is one of these: a folder without it, or of another user, is never
-removed, whatever its name is.
+The owner has a lock on its folder. The kernel drops the lock when its last process ends, and the
+lock is visible in every PID namespace, unlike a PID. A file in the folder marks it as one of these:
+a folder without it, or of another user, is never removed.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 #: Programs close the low descriptors; ours is above them.
 _LOWEST_DESCRIPTOR = 900
 
-#: The file that only our folders have.
+#: The file that marks a folder as ours.
 _MARKER = ".floodmark-owned-folder"
 
 
@@ -30,7 +29,7 @@ def make(prefix: str) -> str:
     folder = tempfile.mkdtemp(prefix=prefix)
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(opened, fcntl.LOCK_EX)
-    # Under the lock: what has it, and no lock, was left.
+    # Written under the lock: a folder with this file and without a lock has no owner.
     Path(folder, _MARKER).touch(mode=0o600)
     with contextlib.suppress(OSError):
         high = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, _LOWEST_DESCRIPTOR)
@@ -47,7 +46,7 @@ def remove_left(prefix: str) -> None:
 
 
 def _leave(descriptor: int, folder: str) -> None:
-    """Forked processes share the lock: the folder stays while one of them runs."""
+    """Remove the folder, unless a forked process shares the lock and still runs."""
     with contextlib.suppress(OSError):
         if _is_same(descriptor, folder):
             os.close(descriptor)
@@ -60,21 +59,21 @@ def _remove_unowned(folder: str) -> None:
     try:
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
-        # It is gone, no folder, or another user's.
+        # The path was removed, is not a folder, or belongs to another user.
         return
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if _is_ours(opened):
             shutil.rmtree(folder, ignore_errors=True)
     except OSError:
-        # Its owner runs.
+        # The owner still runs.
         pass
     finally:
         os.close(opened)
 
 
 def _is_ours(opened: int) -> bool:
-    """Whether `make` has made an open folder, for this user."""
+    """Whether `make` created this open folder for this user."""
     about = [os.fstat(opened)]
     with contextlib.suppress(FileNotFoundError):
         about.append(os.stat(_MARKER, dir_fd=opened, follow_symlinks=False))
@@ -83,7 +82,7 @@ def _is_ours(opened: int) -> bool:
 
 
 def _is_same(descriptor: int, folder: str) -> bool:
-    """Whether a descriptor is that folder's."""
+    """Whether a descriptor refers to this folder."""
     try:
         return os.path.samestat(os.fstat(descriptor), Path(folder).stat())
     except OSError:

@@ -1,1 +1,1 @@
-"""Fake tensors: shapes without data, and what torch needs in order to train with them."""
+"""The engine of fake tensors: shapes without data, and patches so that torch trains with them."""

@@ -1,7 +1,7 @@
 """`scaled_dot_product_attention` for a torch without CUDA: calls the kernel that a GPU would run.
 
-A build without CUDA multiplies matrices out, which takes far more memory. Sees: shapes and types.
-Talks to: `_core`, which has the rules of the choice.
+A build without CUDA computes the whole attention matrix, which needs far more memory. Sees: shapes
+and types. Talks to: `_core`, which chooses the kernel.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ _Kernel = _core.AttentionKernel
 
 
 class Attention:
-    """Asks which kernel runs, and calls its operator."""
+    """Calls the operator of the kernel that would run on the GPU."""
 
     def __init__(self, torch: Any, capability: tuple[int, int]) -> None:
         self._torch = torch
         self._capability = capability
         self._version = torch_private.version(torch)
 
-    def standing_for(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """What is called instead of torch's function."""
+    def in_place_of(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The function that replaces torch's."""
 
         def attend(
             query: Any,
@@ -59,7 +59,7 @@ class Attention:
         return attend
 
     def _bias(self, query: Any, mask: Any) -> Any:
-        """A truth becomes a number to be added, as torch does it."""
+        """Convert a boolean mask to an additive one, like torch."""
         if mask is None or mask.dtype != self._torch.bool:
             return mask
         zero = self._torch.zeros((), dtype=query.dtype, device=query.device)

@@ -1,7 +1,7 @@
-"""Fake tensors that leave torch: as numbers, lists and arrays, as copies, into files and threads.
+"""Converts fake tensors to numbers, lists, arrays, copies and files, and follows them to threads.
 
-There are no values, so what is read is an assumption, which `values.fake_reads` lists, and what is
-written is a shape that cannot be mistaken for values. Sees: torch. Knows nothing of memory.
+Fake tensors have no values, so a read returns an assumed value, which `values.fake_reads` lists,
+and a file gets a shape that cannot be mistaken for values. Sees: torch. Knows nothing of memory.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from floodmark.estimate.values.fake_reads import Reads
 from floodmark.plugins import Plugin, Setting
 
 
-class Leaving(Plugin):
-    """Patches what takes tensors out of torch."""
+class Conversions(Plugin):
+    """Patches the functions that convert tensors to other objects."""
 
     name = "torch.leaving"
     library = "torch"
@@ -30,8 +30,8 @@ class Leaving(Plugin):
         self._reads = reads
 
     def attach(self, torch: ModuleType) -> None:
-        """Patch it."""
-        self._answer_reads(torch)
+        """Patch torch."""
+        self._replace_reads(torch)
         self._make_from_fakes(torch)
         self._give_addresses(torch)
         self._copy(torch)
@@ -42,8 +42,8 @@ class Leaving(Plugin):
         self._keep_random_states(torch)
         self._run_as_written(torch)
 
-    def _answer_reads(self, torch: Any) -> None:
-        """`numpy`, `tolist` and `format` ask for data below every mode."""
+    def _replace_reads(self, torch: Any) -> None:
+        """`numpy`, `tolist` and `format` read data below every mode."""
         fake = torch_private.fake_tensor_class()
         reads = self._reads
         formatted = fake.__format__
@@ -99,7 +99,7 @@ class Leaving(Plugin):
             self.replace(torch, name, with_numbers(getattr(torch, name)))
 
     def _give_addresses(self, torch: Any) -> None:
-        """Programs find shared tensors, and weights in one piece, by their addresses."""
+        """Programs detect shared tensors and flattened weights by their addresses."""
         address = self._engine.operators.address
         fake = torch_private.fake_tensor_class()
         data_ptr = torch.UntypedStorage.data_ptr
@@ -109,9 +109,9 @@ class Leaving(Plugin):
                 return int(data_ptr(storage))
             if not storage.nbytes():
                 return 0
-            # Host memory has no place here, but each storage has one of its own.
-            place = torch_private.storage_id(storage)
-            return int(address(place) or place)
+            # Host memory has no simulated address; the number is unique for each storage.
+            identity = torch_private.storage_id(storage)
+            return int(address(identity) or identity)
 
         def tensor_address(tensor: Any) -> int:
             start = storage_address(tensor.untyped_storage())
@@ -121,7 +121,7 @@ class Leaving(Plugin):
         self.replace(fake, "data_ptr", tensor_address)
 
     def _copy(self, torch: Any) -> None:
-        """A deep copy copies storages, and those of fake tensors lie nowhere."""
+        """`copy.deepcopy` copies storages, which have no data for fake tensors."""
         fake = torch_private.fake_tensor_class()
         real_copy = torch.Tensor.__deepcopy__
 
@@ -133,7 +133,7 @@ class Leaving(Plugin):
         self.replace(fake, "__deepcopy__", lambda tensor, memo: _deep_copy(torch, tensor, memo))
 
     def _scale(self, torch: Any) -> None:
-        """No step is assumed to overflow, so a scale stays what it was at first."""
+        """Steps are assumed not to overflow, so a `GradScaler` keeps its first scale."""
         from torch.amp import grad_scaler
 
         reads = self._reads
@@ -149,14 +149,15 @@ class Leaving(Plugin):
         self.replace(grad_scaler.GradScaler, "get_scale", first_scale)
 
     def _pin(self, torch: Any) -> None:
-        """Pinned memory is the host's."""
+        """Pinned memory is host memory: no GPU allocates it."""
         aten = torch.ops.aten
         self.setting.operators[aten.is_pinned.default] = _never
         for name in ("randn", "rand", "zeros", "ones", "full", "randint"):
             self.setting.operators[getattr(aten, name).default] = _not_pinned
 
     def _follow_threads(self) -> None:
-        """A thread begins without modes; one that is started inside them gets them too."""
+        """Enter the modes in threads that are started inside them: a thread begins without
+        modes."""
         engine = self._engine
         start = threading.Thread.start
 
@@ -174,7 +175,7 @@ class Leaving(Plugin):
         self.replace(threading.Thread, "start", started)
 
     def _write(self, torch: Any) -> None:
-        """Files get shapes; they can be read back in this block."""
+        """Files get shapes, which can be read back in this block."""
         fake = torch_private.fake_tensor_class()
         say = self.setting.note
         load = torch.load
@@ -194,13 +195,13 @@ class Leaving(Plugin):
         self.on_exit(files.allow(torch))
 
     def _keep_random_states(self, torch: Any) -> None:
-        """A state that came out of a file has no values: the generator stays as it is."""
+        """Ignore a fake random state, such as one from a file: it has no values."""
         fake = torch_private.fake_tensor_class()
 
         def unless_fake(set_state: Callable[..., Any]) -> Callable[..., Any]:
             def checked(new_state: Any, *args: Any, **kwargs: Any) -> Any:
                 if not isinstance(new_state, fake):
-                    # Older torch copies the state, and a copy would be fake.
+                    # Older torch copies the state, and the copy would be fake.
                     with torch_private.outside_modes():
                         set_state(new_state, *args, **kwargs)
 
@@ -210,7 +211,7 @@ class Leaving(Plugin):
             self.replace(owner, "set_rng_state", unless_fake(owner.set_rng_state))
 
     def _run_as_written(self, torch: Any) -> None:
-        """Compiled code has kernels of its own, whose memory is unknown."""
+        """Run compiled functions as written: the memory of generated kernels is unknown."""
         say = self.setting.note
         compile_ = torch.compile
 
@@ -252,7 +253,7 @@ def _deep_copy(torch: Any, tensor: Any, memo: dict[int, Any]) -> Any:
 
 
 def _refuse_numpy(tensor: Any, force: bool) -> None:
-    """As torch does."""
+    """Raise torch's errors for tensors that cannot become arrays."""
     if force:
         return
     if tensor.device.type != "cpu":

@@ -1,8 +1,8 @@
 """A device guard for CUDA in a torch that was built without it.
 
-Autograd asks the guard of a tensor's device for the current device and stream. A build without CUDA
-has none, and refuses. The CPU's guard does nothing; ours is the same but for three functions, which
-say that the current device is a CUDA one. Sees: torch's exported table of guards.
+Autograd calls the guard of a tensor's device for the current device and stream. A build without
+CUDA has no guard for CUDA and raises. The CPU's guard does nothing; this one is a copy of it with
+three other functions, which return a CUDA device. Sees: torch's exported table of guards.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from typing import Any
 _CPU, _CUDA = 0, 1
 #: The first functions of a guard: `type`, `exchangeDevice`, `getDevice`.
 _TYPE, _EXCHANGE, _GET = range(3)
-#: At least as many functions as a guard has in any version.
+#: An upper limit of the number of functions of a guard in all versions.
 _SLOTS = 48
-#: A `c10::Device` is two bytes: its type and its index; the CPU's guard answers with no index.
+#: A `c10::Device` is two bytes, type and index; the CPU's guard returns no index.
 _CPU_DEVICE = 0xFF00 | _CPU
 
 _ASKS_TYPE = ctypes.CFUNCTYPE(ctypes.c_int8, ctypes.c_void_p)
 _ASKS_DEVICE = ctypes.CFUNCTYPE(ctypes.c_uint16, ctypes.c_void_p)
 _SETS_DEVICE = ctypes.CFUNCTYPE(ctypes.c_uint16, ctypes.c_void_p, ctypes.c_uint16)
 
-#: What torch may still hold a pointer to.
+#: Objects to which torch may still have a pointer.
 _kept: list[Any] = []
 
 
 def lend(torch: Any, current: Callable[[], int]) -> Callable[[], None]:
-    """Give CUDA a guard whose device is `current`; returns what takes it away again.
+    """Register a guard for CUDA whose device is `current`; returns a function that removes it.
 
-    Nothing is done where CUDA has one, or where the table is not as we know it.
+    Does nothing if CUDA has a guard, or if torch's table is not as expected.
     """
     table = _table(torch)
     if table is None or table[_CUDA] is not None or table[_CPU] is None:
-        return _nothing
+        return _do_nothing
     cpu = table[_CPU]
     functions = (ctypes.c_void_p * _SLOTS).from_address(
         ctypes.c_void_p.from_address(cpu).value or 0
     )
-    if not _is_as_known(cpu, functions):
-        return _nothing
+    if not _has_known_layout(cpu, functions):
+        return _do_nothing
     ours = (ctypes.c_void_p * _SLOTS)(*functions)
 
     def device(_guard: int) -> int:
@@ -58,10 +58,10 @@ def lend(torch: Any, current: Callable[[], int]) -> Callable[[], None]:
     _kept.extend([ours, answers, guard])
     table[_CUDA] = ctypes.addressof(guard)
 
-    def take_away() -> None:
+    def remove() -> None:
         table[_CUDA] = None
 
-    return take_away
+    return remove
 
 
 def _table(torch: Any) -> Any:
@@ -77,8 +77,9 @@ def _table(torch: Any) -> Any:
     return None
 
 
-def _is_as_known(guard: int, functions: Any) -> bool:
-    """Whether the CPU's guard answers as it must where its functions are where we think."""
+def _has_known_layout(guard: int, functions: Any) -> bool:
+    """Whether the CPU's guard returns the expected values, so that its functions are where we
+    expect."""
     is_cpu = _ASKS_TYPE(functions[_TYPE])(guard) == _CPU
     return bool(
         is_cpu
@@ -87,5 +88,5 @@ def _is_as_known(guard: int, functions: Any) -> bool:
     )
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return None

@@ -1,8 +1,7 @@
-"""A program of fake tensors: shapes and no data, on a GPU that need not be there.
+"""Runs a program with fake tensors, shapes without data, on a simulated GPU.
 
-torch's own `FakeTensorMode` works out shapes. Above it stands `_core.Operators`, which looks at
-what every operator made and tells the recorder. Sees: torch. Talks to: `_core`.
-Counts nothing itself.
+torch's own `FakeTensorMode` computes shapes. `_core.Operators` above it inspects the results of
+every operator and reports them to the recorder. Sees: torch. Talks to: `_core`, which counts bytes.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from floodmark.estimate.fake.kernel_workspaces import Kernels
 
 _Kind = _core.OperatorKind
 
-#: They say that their result lies in their argument, a real tensor: the fake one is new.
+#: Their schema returns an alias of the argument, a real tensor; the fake result is new.
 _LIFTING = frozenset({"lift", "lift_fresh", "lift_fresh_copy"})
 
-#: Operators that may change the size of an argument's storage, beside those with an `out`.
+#: Operators other than those with `out` that may resize an argument's storage.
 _RESIZING = frozenset({"resize_", "resize_as_", "set_", "resize_storage_bytes_", "_resize_output_"})
 
 
 class Front:
-    """What `_core.Operators` asks about operators."""
+    """Describes operators for `_core.Operators`."""
 
     def __init__(
         self,
@@ -41,10 +40,10 @@ class Front:
     ) -> None:
         self._torch = torch
         self.answers = answers
-        #: Called after an operator that made or wrote what may have a known value.
+        #: Called after an operator whose results may have known values.
         self.follow = follow
         self._kernels = kernels
-        #: The mode that stands above torch's own, once it is entered.
+        #: Our mode above torch's own; None before it is entered.
         self.mode: Any = None
         self._fake_tensor = torch_private.fake_tensor_class()
         self._where = torch.ops.prim.device.default
@@ -52,8 +51,8 @@ class Front:
     def describe(
         self, func: Any
     ) -> tuple[str, _core.OperatorKind, bool, list[str], Callable[..., Any] | None]:
-        """Its name, what it is, whether it writes and returns nothing, the names of its arguments,
-        and what answers instead of it."""
+        """An operator's name, its kind, whether it only writes, the names of its arguments, and the
+        function that replaces it."""
         schema = torch_private.schema_of(func)
         if schema is None:
             return str(func), _Kind.PLAIN, False, [], self.answers.get(func)
@@ -74,9 +73,9 @@ class Front:
         return name, kind, is_mute, names, answer
 
     def _is_composite(self, func: Any) -> bool:
-        """Whether it is made of other operators: in inference mode it comes whole.
+        """Whether an operator calls other operators; inference mode does not split those up.
 
-        One that also has a kernel of its own (`silu_backward`) is not, on a device.
+        An operator that also has a kernel for a device (`silu_backward`) does not count.
         """
         has_kernel = torch_private.kernel_test(self._torch)
         name = func.name()
@@ -84,38 +83,38 @@ class Front:
             is_made = has_kernel(name, "CompositeImplicitAutograd")
             return is_made and not any(has_kernel(name, key) for key in ("CPU", "CUDA"))
         except RuntimeError:
-            # An operator of the interpreter, which the dispatcher does not know.
+            # The dispatcher does not know operators of the interpreter.
             return False
 
     def _decompose(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run what it is made of, where each operator passes here."""
+        """Run the operators that it calls, each through our mode."""
         with self.mode:
             result = func.decompose(*args, **kwargs or {})
         return func(*args, **kwargs or {}) if result is NotImplemented else result
 
-    def are_asked(self, func: Any) -> bool:
-        """Whether `own_bytes` knows what this operator's kernel takes for itself."""
-        return self._kernels is not None and self._kernels.are_asked(func)
+    def is_measured(self, func: Any) -> bool:
+        """Whether `own_bytes` measures the workspace of this operator."""
+        return self._kernels is not None and self._kernels.is_measured(func)
 
     def own_bytes(self, func: Any, args: Any, kwargs: Any) -> int | None:
-        """What a call's kernel takes for itself; None where the rules know it better."""
+        """The bytes of a call's workspace; None if the rules apply."""
         return None if self._kernels is None else self._kernels.bytes_of(func, args, kwargs)
 
     def is_foreign(self, kind: type) -> bool:
-        """Whether tensors of this type are made of others, which are met one by one."""
+        """Whether tensors of this class wrap other tensors, which are handled one by one."""
         if issubclass(kind, self._fake_tensor):
             return False
         return hasattr(kind, "__tensor_flatten__")
 
     def out_of_memory(self, message: str) -> BaseException:
-        """What torch would raise."""
+        """torch's `OutOfMemoryError` with this message."""
         kind = getattr(self._torch, "OutOfMemoryError", None)
         error: BaseException = (kind or self._torch.cuda.OutOfMemoryError)(message)
         return error
 
 
 def _is_view(schema: Any) -> bool:
-    """Whether all that it returns lies in what it was given, and is not written to."""
+    """Whether an operator only returns views of its arguments and does not write them."""
     returns = schema.returns
     if not returns:
         return False
@@ -124,7 +123,7 @@ def _is_view(schema: Any) -> bool:
 
 
 def _fakes(mode: type) -> Any:
-    """torch's mode, of which several threads may be inside at once."""
+    """A subclass of torch's mode that several threads may use at once."""
     here = threading.local()
 
     class Fakes(mode):  # type: ignore[misc]
@@ -140,7 +139,7 @@ def _fakes(mode: type) -> Any:
 
 
 class Engine:
-    """Fake tensors from `__enter__` to `__exit__`."""
+    """The fake tensor mode of a block, from `__enter__` to `__exit__`."""
 
     def __init__(
         self,
@@ -157,7 +156,7 @@ class Engine:
         self._torch = torch
         self._stack = ExitStack()
         self._watch: Any = None
-        # Real tensors from before the block may be used inside it.
+        # The block may use real tensors from before it.
         self.fake = _fakes(torch_private.fake_mode_class())(allow_non_fake_inputs=True)
         dtypes = {v: k for k, v in vars(torch).items() if isinstance(v, torch.dtype)}
         self._front = Front(torch, answers, follow, kernels)
@@ -176,7 +175,7 @@ class Engine:
 
     def __enter__(self) -> Engine:
         class Watch(torch_private.dispatch_mode_class()):  # type: ignore[misc]
-            """Every operator of the block passes here, also those that take functions."""
+            """A mode that sees every operator of the block, also higher-order ones."""
 
             supports_higher_order_operators = True
 
@@ -185,7 +184,7 @@ class Engine:
                 return False
 
         mode = Watch()
-        # A native method: no frame of ours lies on the stack.
+        # A native method: it adds no frame to the program's stack.
         mode.__torch_dispatch__ = types.MethodType(self.operators, mode)
         self._front.mode = mode
         self._watch = mode
@@ -204,18 +203,18 @@ class Engine:
 
     @contextlib.contextmanager
     def modes(self) -> Iterator[None]:
-        """Fake tensors in this thread, and their watch."""
+        """Enter both modes in this thread."""
         with self.fake, self._watch:
             yield
 
     def is_on(self) -> bool:
-        """Whether this thread makes fake tensors of ours."""
+        """Whether this thread is inside the modes."""
         return self._watch in torch_private.dispatch_modes()
 
     def close(self) -> None:
-        """Watch no more: what dies from now on is not seen."""
+        """Stop reporting: later frees are ignored."""
         self.operators.close()
 
     def level(self, device: Any) -> tuple[int, int, int, int]:
-        """Allocated, its peak, reserved and its peak on a device."""
+        """Allocated and reserved bytes of a device, each with its peak."""
         return self.operators.level(self._torch.device(device))

@@ -1,4 +1,4 @@
-"""What a file gets of a fake tensor: its layout, and no values.
+"""Pickles fake tensors as their layouts, without values.
 
 Inside a block of fake tensors such a file can be read again; elsewhere reading it is an error that
 says why. Sees: the layout of tensors. Knows nothing of memory.
@@ -10,16 +10,16 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-#: Blocks that are open, and where each `torch.load` that runs wants its tensors.
+#: The open blocks, and the `map_location` of each running `torch.load`.
 _open = 0
 _locations: list[Any] = []
 
-#: Size, strides, type, device, whether it wants gradients, whether it is a parameter.
+#: Size, strides, type, device, `requires_grad`, and whether it is a parameter.
 TensorLayout = tuple[tuple[int, ...], tuple[int, ...], Any, str, bool, bool]
 
 
 def reduce(tensor: Any) -> tuple[Callable[..., Any], TensorLayout]:
-    """What pickle writes of it."""
+    """The pickled form of a fake tensor."""
     import torch
 
     layout = (
@@ -41,7 +41,7 @@ def revive(
     requires_grad: bool,
     is_parameter: bool,
 ) -> Any:
-    """A tensor that looks so."""
+    """A new tensor with this layout."""
     import torch
 
     if not _open:
@@ -61,13 +61,13 @@ def _located(device: str) -> Any:
         return device
     if isinstance(wanted, dict):
         return wanted.get(device, device)
-    # A function gets a storage in host memory, and most often returns it.
+    # A function gets a storage in host memory, and usually returns it.
     return "cpu" if callable(wanted) else wanted
 
 
 @contextlib.contextmanager
 def located(map_location: Any) -> Iterator[None]:
-    """For the time of a `torch.load`."""
+    """Set the location of tensors for one `torch.load`."""
     _locations.append(map_location)
     try:
         yield
@@ -76,7 +76,7 @@ def located(map_location: Any) -> Iterator[None]:
 
 
 def allow(torch: Any) -> Callable[[], None]:
-    """Let files of shapes be read, also as weights only; the result undoes it."""
+    """Allow reading such files, also with `weights_only`; returns a function that undoes this."""
     global _open
     before = list(torch.serialization.get_safe_globals())
     torch.serialization.add_safe_globals([revive])

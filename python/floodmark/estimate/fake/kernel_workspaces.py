@@ -1,8 +1,9 @@
-"""What a kernel takes for itself, asked of the kernel's own host code.
+"""Measures the workspaces of kernels by running their host code on the phantom.
 
-A convolution's workspace is cuDNN's choice, and no rule follows it closely. Where the phantom's
-library is there, torch's own code can run on its device: it plans, allocates, and computes nothing.
-Each call is asked once for its shapes. Sees: calls of operators. Talks to: torch's counters.
+cuDNN chooses a convolution's workspace, and no rule predicts it closely. With the phantom's
+library, torch's own code runs on the simulated device: it plans and allocates, but computes
+nothing. Each call is measured once for its shapes. Sees: calls of operators. Talks to: torch's
+counters.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import Any
 
 from floodmark import torch_private
 
-#: Operators whose own memory is asked for.
+#: Operators whose workspaces are measured.
 _NAMES = ("convolution", "convolution_backward", "_cudnn_rnn", "_cudnn_rnn_backward")
 
 
 class Kernels:
-    """Asks torch's host code; remembers the answers."""
+    """Measures calls of torch's operators; caches the results."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -25,20 +26,20 @@ class Kernels:
         self._leaves = torch_private.trees().tree_leaves
         self._known: dict[Any, int | None] = {}
 
-    def are_asked(self, func: Any) -> bool:
-        """Whether this operator's own memory is asked for."""
+    def is_measured(self, func: Any) -> bool:
+        """Whether the workspace of this operator is measured."""
         schema = torch_private.schema_of(func)
         return schema is not None and schema.name.removeprefix("aten::") in _NAMES
 
     def bytes_of(self, func: Any, args: Any, kwargs: Any) -> int | None:
-        """The peak of a call beside its results; None where it is unknown."""
+        """The peak of a call without its results, in bytes; None if it is unknown."""
         leaves = self._leaves((args, kwargs))
         if not any(isinstance(leaf, self._fake) and leaf.device.type == "cuda" for leaf in leaves):
             return None
         flags = self._torch.backends.cudnn
         key = (func, flags.benchmark, flags.deterministic, *map(self._key, leaves))
         if key not in self._known:
-            self._known[key] = self._ask(func, args, kwargs or {})
+            self._known[key] = self._measure(func, args, kwargs or {})
         return self._known[key]
 
     def _key(self, leaf: Any) -> Any:
@@ -46,7 +47,7 @@ class Kernels:
             return leaf.dtype, tuple(leaf.shape), leaf.stride()
         return leaf
 
-    def _ask(self, func: Any, args: Any, kwargs: Any) -> int | None:
+    def _measure(self, func: Any, args: Any, kwargs: Any) -> int | None:
         try:
             with torch_private.outside_modes(), self._torch.no_grad():
                 self._torch.cuda.init()
@@ -59,7 +60,7 @@ class Kernels:
                 del results
                 return max(0, after["peak"] - after["current"]) if after["current"] >= before else 0
         except Exception:
-            # What the phantom refuses is left to the rules.
+            # The phantom does not support the call: the rules apply.
             return None
 
     def _real(self, leaf: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Operators that torch has no shapes for: what they would have made.
+"""Shapes of the results of operators for which torch has no fake implementation.
 
-torch works out shapes with kernels that make none of these, or that need values. Sees: calls of
-operators. Knows nothing of memory.
+torch's kernels for shapes lack these results or need values. Sees: calls of operators. Knows
+nothing of memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from floodmark.estimate.values.fake_values import Follow
 
 
 class Shapes:
-    """Answers for operators by their shapes alone."""
+    """Functions that return results with the right shapes."""
 
     def __init__(self, torch: Any, follow: Follow, multiprocessors: int) -> None:
         self._torch = torch
@@ -22,7 +22,7 @@ class Shapes:
         self._multiprocessors = multiprocessors
 
     def operators(self) -> dict[Any, Callable[..., Any]]:
-        """What answers for which operator."""
+        """The functions, by operator."""
         aten = self._torch.ops.aten
         return {
             aten._cudnn_init_dropout_state.default: self._dropout_state,
@@ -36,13 +36,13 @@ class Shapes:
         }
 
     def _dropout_state(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """cuDNN's random states."""
+        """The buffer of cuDNN's random states."""
         size = _core.cudnn_dropout_state_bytes(self._multiprocessors)
         device = (kwargs or {}).get("device")
         return self._torch.empty(size, dtype=self._torch.uint8, device=device)
 
     def _flatten_weights(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """One buffer for all weights of a network, which become parts of it."""
+        """One buffer for all weights of a network, which become views of it."""
         weights = args[0]
         whole = weights[0].new_empty((sum(weight.numel() for weight in weights),))
         begin = 0
@@ -53,7 +53,7 @@ class Shapes:
         return whole
 
     def _recurrent(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """With the one buffer that its weights lie in, or a copy of them: backward wants it."""
+        """Recurrent networks also return the buffer of their weights, or a copy, for backward."""
         given = list(args)
         weights = given[1]
         if given[3] is None:
@@ -68,9 +68,9 @@ class Shapes:
         return tuple(result)
 
     def _pack(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """How many sequences each step has: torch reads it, so it is a real tensor.
+        """The number of sequences in each step, as a real tensor: torch reads it.
 
-        Lengths that are not known are the longest."""
+        Unknown lengths are assumed to be the longest."""
         tensor, lengths, batch_first = args
         batch, steps = tensor.shape[:2] if batch_first else tensor.shape[1::-1]
         known = self._value_of(lengths)

@@ -1,7 +1,7 @@
-"""One run of a program with fake tensors, from its beginning to its end.
+"""The session of the fake tensor engine: one run of a program.
 
 Sees: the machine that is simulated. Talks to: `engine`, the plugins, and the phantom's library,
-which answers torch's questions about devices where torch was built with CUDA.
+through which a CUDA build of torch finds the devices.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from floodmark.recording import window
 if TYPE_CHECKING:
     from floodmark.reports.answer_types import DeviceInfo, Phantom, PhantomDevice
 
-#: The sessions that are open, the innermost last.
+#: The open sessions, the innermost last.
 _open: list[FakeSession] = []
 
 
 def open_session() -> FakeSession | None:
-    """The session of fake tensors that is open in this process, if there is one."""
+    """The innermost open session of fake tensors in this process, or None."""
     return _open[-1] if _open else None
 
 
@@ -44,7 +44,7 @@ class FakeSession(EngineSession):
         super().__init__(Outcome())
         self._machine = machine
         self._without = tuple(without)
-        # Plugins of the program's own, after those that are found.
+        # The program's own plugins come after the installed ones.
         self._more = tuple(more)
         self._is_bounded = is_bounded
         self._name = f"{machine.name} (fake tensors)"
@@ -56,14 +56,15 @@ class FakeSession(EngineSession):
             world=machine.world,
             rank=machine.rank,
             notes=[
-                "Kernels' own memory is modelled (workspaces, buffers); "
-                "kernels without a rule are missing"
+                "Workspaces and buffers of kernels are modelled; kernels without a rule are missing"
             ],
         )
-        #: Whether a build of torch with CUDA finds the devices; others get them in Python.
+        #: Whether torch finds the devices through the phantom's library; otherwise Python adds
+        #: them.
         self._is_shimmed = library.loaded() is not None
         if not self._is_shimmed:
-            # A build without CUDA, another system, or a real GPU in use: Python answers.
+            # A build without CUDA, another system, or a real GPU in use: `torch_cuda` replaces
+            # functions.
             with contextlib.suppress(_core.PhantomError):
                 library.load(machine)
                 self._is_shimmed = True
@@ -71,7 +72,7 @@ class FakeSession(EngineSession):
     def __enter__(self) -> FakeSession:
         import torch
 
-        from floodmark.estimate.fake.conversions import Leaving
+        from floodmark.estimate.fake.conversions import Conversions
         from floodmark.estimate.fake.engine import Engine
         from floodmark.estimate.fake.kernel_workspaces import Kernels
         from floodmark.estimate.fake.operator_shapes import Shapes
@@ -100,7 +101,7 @@ class FakeSession(EngineSession):
             answers.changed = self.engine.operators.forget
             self._stack.callback(self.engine.close)
             self._stack.enter_context(Torch(self.setting, self.engine, follow))
-            self._stack.enter_context(Leaving(self.setting, self.engine, self._reads))
+            self._stack.enter_context(Conversions(self.setting, self.engine, self._reads))
             if self._is_shimmed:
                 self._stack.enter_context(torch_cuda.shown(torch, self._name))
             else:
@@ -116,19 +117,20 @@ class FakeSession(EngineSession):
         return self
 
     def _leave_out_of_others(self) -> None:
-        """Have recordings and estimates around the block say that its tensors are not theirs."""
+        """Add a note to outer recordings and estimates: the block's tensors are not part of
+        them."""
         window.note_fake_tensors()
         around = current_gpu.current()
         if around is not None:
             around.outcome.has_fake_tensors = True
 
     def level(self, device: str) -> tuple[int, int, int, int]:
-        """Allocated, its peak, reserved and its peak on a device."""
+        """Allocated and reserved bytes of a device, each with its peak."""
         found: tuple[int, int, int, int] = self.engine.level(device)
         return found
 
     def about(self, *, is_over: bool) -> Phantom:
-        """What a trace says of it."""
+        """The entry of the trace's header."""
         context = self._machine.context
         devices: list[PhantomDevice] = []
         for index in range(self._machine.gpus if self.engine is not None else 0):
@@ -152,7 +154,7 @@ class FakeSession(EngineSession):
         )
 
     def devices(self) -> list[DeviceInfo]:
-        """The devices, as a header has them."""
+        """The devices in the form of the header."""
         return [
             {
                 "device": f"cuda:{index}",
@@ -165,7 +167,7 @@ class FakeSession(EngineSession):
         ]
 
     def block_source(self) -> _core.BlockSource:
-        """Fake tensors, with the devices that torch has or without."""
+        """The source of blocks: fake tensors, with or without torch's own CUDA devices."""
         source = _core.BlockSource
         return source.FAKE if self._is_shimmed else source.FAKE_WITHOUT_DEVICE
 
@@ -174,7 +176,7 @@ class FakeSession(EngineSession):
 
 
 class _Answers(dict[Any, Callable[..., Any]]):
-    """What answers for operators; a change is reported."""
+    """Functions that replace operators; a change is reported to the engine."""
 
     changed: Callable[[], None] | None = None
 

@@ -1,7 +1,7 @@
-"""A GPU for a torch that cannot see one: what `torch.cuda` answers in Python.
+"""Replaces functions of `torch.cuda` for a torch that finds no GPU.
 
-Where torch was built with CUDA the phantom's library answers for it, below torch. Elsewhere (CPU
-builds, other systems) these do, for the time of a block. Sees: torch.cuda. Undoes itself.
+Under a CUDA build of torch the phantom's library does this below torch. Elsewhere (CPU builds,
+other systems) these functions do, for the time of a block. Sees: torch.cuda. Undoes itself.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from floodmark.estimate.fake.attention import Attention
 from floodmark.plugins import Plugin, Setting
 from floodmark.recording import gpu_account
 
-#: What undoes the hiding of devices that only a block may see.
+#: Functions that show the devices again, which only a block may see.
 _hidden: list[Callable[[], None]] = []
 
 
 @contextlib.contextmanager
 def shown(torch: Any, name: str) -> Iterator[None]:
-    """The phantom's devices for a block; after it torch says again that there are none.
+    """Show the phantom's devices to torch for a block, and hide them again after it.
 
-    The library cannot be unloaded: a program that then asks whether there is a GPU must not take
-    the phantom for one. In the block they have the name `name`.
+    The library cannot be unloaded, and a program that later checks for a GPU must not find the
+    phantom. In the block the devices have the name `name`.
     """
     show()
     gpu_account.lend_cuda()
-    # Now, and not when a kernel is chosen in the middle of an operator.
+    # Initialise now, not when an operator chooses a kernel.
     torch.cuda.init()
     for index in range(torch.cuda.device_count()):
         torch.cuda.get_device_properties(index)
     properties = torch.cuda.get_device_properties
-    # `get_device_name` asks it too.
+    # `get_device_name` calls it too.
     torch.cuda.get_device_properties = lambda device=None: _Properties(properties(device), name)
     try:
         yield
     finally:
         torch.cuda.get_device_properties = properties
-        # A phantom that the user asked for stays.
+        # A phantom that the user requested stays.
         if current_gpu.current() is None:
             torch_private.empty_cache(torch)
             _hide(torch)
 
 
 def show() -> None:
-    """Let torch see the phantom's devices again."""
+    """Show the phantom's devices again."""
     while _hidden:
         _hidden.pop()()
 
@@ -64,12 +64,12 @@ def _hide(torch: Any) -> None:
 
 
 def allocator_config() -> str:
-    """The allocator's settings, as torch would read them."""
+    """The allocator's settings in the environment, as torch reads them."""
     return os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or os.environ.get("PYTORCH_ALLOC_CONF", "")
 
 
 class _Properties:
-    """What torch says of a device, under another name: torch's own object cannot be changed."""
+    """torch's device properties with another name: torch's own object is read-only."""
 
     def __init__(self, real: Any, name: str) -> None:
         self._real = real
@@ -83,7 +83,7 @@ class _Properties:
 
 
 class Devices(Plugin):
-    """Devices that torch does not have."""
+    """Functions of `torch.cuda` for devices that torch does not have."""
 
     name = "torch.cuda"
     library = "torch"
@@ -103,19 +103,19 @@ class Devices(Plugin):
             "torch was built without CUDA: attention kernels and workspaces are chosen by rules"
         )
         cuda: Any = torch.cuda
-        for name, answer in self._answers().items():
+        for name, answer in self._functions().items():
             if hasattr(cuda, name):
                 self.replace(cuda, name, answer)
-        self._answer_as_accelerator(torch)
-        self._stand_without_guards(torch)
-        self._own_random_states(cuda)
+        self._replace_accelerator(torch)
+        self._lend_guard(torch)
+        self._keep_random_states(cuda)
         attention = Attention(torch, self._machine.capability)
         functional: Any = torch.nn.functional
         original = functional.scaled_dot_product_attention
-        self.replace(functional, "scaled_dot_product_attention", attention.standing_for(original))
+        self.replace(functional, "scaled_dot_product_attention", attention.in_place_of(original))
 
-    def _answer_as_accelerator(self, torch: Any) -> None:
-        """Answer `torch.accelerator` too: optimizers of torch 2.15 ask it for a stream."""
+    def _replace_accelerator(self, torch: Any) -> None:
+        """Replace `torch.accelerator` too: optimizers of torch 2.15 get a stream from it."""
         accelerator = getattr(torch, "accelerator", None)
         answers = {
             "device_count": lambda: self.setting.gpus,
@@ -131,8 +131,8 @@ class Devices(Plugin):
             if hasattr(accelerator, name):
                 self.replace(accelerator, name, answer)
 
-    def _stand_without_guards(self, torch: Any) -> None:
-        """Tensors say that they lie on a device that nothing here can switch to."""
+    def _lend_guard(self, torch: Any) -> None:
+        """Register a device guard: without CUDA, torch cannot switch to the tensors' device."""
         fakes = torch_private.fake_tensor_module()
         for name in ("init_gpu_context", "init_cuda_context"):
             if hasattr(fakes, name):
@@ -140,8 +140,8 @@ class Devices(Plugin):
         self.on_exit(device_guard.lend(torch, lambda: self._current))
         self.on_exit(torch_private.lift_host_tensors_alone(torch))
 
-    def _answers(self) -> dict[str, Any]:
-        """What is asked of a device before anything is computed on it."""
+    def _functions(self) -> dict[str, Any]:
+        """The functions of `torch.cuda` that programs call before they compute."""
         memory = self._machine.memory - self._machine.context
         about = self._properties()
         return {
@@ -216,8 +216,8 @@ class Devices(Plugin):
         finally:
             self._current = before
 
-    def _own_random_states(self, cuda: Any) -> None:
-        """A state of random numbers, for those who keep and restore it (checkpoints do)."""
+    def _keep_random_states(self, cuda: Any) -> None:
+        """A random state that checkpoints can save and restore."""
         torch = self._torch
 
         def state(_device: Any = None) -> Any:
@@ -243,7 +243,7 @@ class Devices(Plugin):
 
 
 class _Stream:
-    """A stream on which nothing waits."""
+    """A CUDA stream without work."""
 
     cuda_stream = 0
     stream_id = 0
@@ -253,24 +253,24 @@ class _Stream:
         return None
 
     def synchronize(self) -> None:
-        """Nothing runs."""
+        """Return at once: nothing runs."""
 
     def query(self) -> bool:
-        """All is done."""
+        """True: all work has ended."""
         return True
 
     def is_capturing(self) -> bool:
-        """No CUDA graph is captured."""
+        """False: no CUDA graph is captured."""
         return False
 
     def wait_stream(self, _stream: Any) -> None:
-        """Nothing runs there either."""
+        """Return at once."""
 
     def wait_event(self, _event: Any) -> None:
-        """It has happened."""
+        """Return at once: the event has happened."""
 
     def record_event(self, event: Any = None) -> Any:
-        """It happens at once."""
+        """Record an event, which happens at once."""
         return event or _Event()
 
     def __enter__(self) -> _Stream:
@@ -291,15 +291,15 @@ class _Event:
         self._at = time.perf_counter()
 
     def wait(self, _stream: Any = None) -> None:
-        """It has happened."""
+        """Return at once: the event has happened."""
 
     def synchronize(self) -> None:
-        """It has happened."""
+        """Return at once: the event has happened."""
 
     def query(self) -> bool:
-        """Whether it has happened."""
+        """Whether the event was recorded."""
         return True
 
     def elapsed_time(self, other: _Event) -> float:
-        """Milliseconds of the host's clock."""
+        """Milliseconds between two events by the host's clock."""
         return (other._at - self._at) * 1000

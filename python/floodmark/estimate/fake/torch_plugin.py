@@ -1,6 +1,6 @@
-"""What torch itself needs in order to train with fake tensors, as a plugin like any other.
+"""The plugin that patches torch itself so that it trains with fake tensors.
 
-Sees: torch. Talks to: the engine, for what memory there is. Undoes itself.
+Sees: torch. Talks to: the engine, for memory statistics. Undoes itself.
 """
 
 from __future__ import annotations
@@ -30,44 +30,45 @@ class Torch(Plugin):
         self._follow = follow
 
     def attach(self, torch: ModuleType) -> None:
-        """Patch it."""
-        self._take_foreach_ways(torch)
-        self._let_modules_be_moved()
+        """Patch torch."""
+        self._enable_foreach(torch)
+        self._support_module_to()
         if not torch_private.moves_fake_parameters(torch):
             self._swap_moved_parameters(torch)
-        self._let_swaps_be_watched(torch)
+        self._support_swapped_tensors(torch)
         self._watch_storages(torch)
         self._flatten_recurrent_weights(torch)
         self._pad_packed_sequences(torch)
-        self._answer_for_memory(torch)
+        self._replace_memory_statistics(torch)
         self._keep_data_real(torch)
-        self._run_backward_here(torch)
+        self._run_backward_on_one_thread(torch)
         self._accumulate_in_place(torch)
         self._copy_sparse(torch)
         self._wait_in_place(torch)
 
-    def _take_foreach_ways(self, torch: Any) -> None:
-        """On a GPU optimizers and clipping work on lists; they ask for types that they know."""
+    def _enable_foreach(self, torch: Any) -> None:
+        """Let optimizers and clipping use foreach operators, as on a GPU: they check tensor
+        types."""
         fake = torch_private.fake_tensor_class()
         for known in torch_private.foreach_types():
             known.append(fake)
             self.on_exit(partial(known.remove, fake))
 
-    def _let_modules_be_moved(self) -> None:
-        """`Module.to` swaps tensors, which none may watch weakly; torch's converter does."""
+    def _support_module_to(self) -> None:
+        """`Module.to` swaps tensors only without weak references; torch's converter keeps some."""
         converter: Any = self._engine.fake.fake_tensor_converter
         remember = converter.set_tensor_memo
 
         def remember_real(tensor: Any, fake: Any) -> None:
-            # Results of kernels come from `meta`, and are not requested again.
+            # Tensors on `meta` are results of kernels and are converted only once.
             if tensor.device.type != "meta":
                 remember(tensor, fake)
 
-        # An attribute of this one converter, which is ours and goes with the block.
+        # An attribute of this converter instance, which lives as long as the block.
         converter.set_tensor_memo = remember_real
 
     def _swap_moved_parameters(self, torch: Any) -> None:
-        """An old `Module.to` needs a flag to swap fake parameters, as a newer one does."""
+        """Old versions of `Module.to` need a flag to swap fake parameters; newer ones always do."""
         fake = torch_private.fake_tensor_class()
         future = torch.__future__
         wanted = future.get_swap_module_params_on_conversion()
@@ -86,8 +87,8 @@ class Torch(Plugin):
 
         self.replace(*slot, applied)
 
-    def _let_swaps_be_watched(self, torch: Any) -> None:
-        """A tensor that is held elsewhere too is given the other's data, as on a GPU."""
+    def _support_swapped_tensors(self, torch: Any) -> None:
+        """Swap fake tensors that have weak references by setting their data."""
         fake = torch_private.fake_tensor_class()
         swap = torch.utils.swap_tensors
 
@@ -102,10 +103,10 @@ class Torch(Plugin):
             one.data = other.detach()
 
         self.replace(torch.utils, "swap_tensors", swapped)
-        self._let_data_be_moved(torch, fake)
+        self._support_moved_data(torch, fake)
 
-    def _let_data_be_moved(self, torch: Any, fake: Any) -> None:
-        """`p.data = p.data.cuda()`: where a fake tensor lies, it says of itself."""
+    def _support_moved_data(self, torch: Any, fake: Any) -> None:
+        """Support `p.data = p.data.cuda()`: the device is an attribute of a fake tensor."""
         data = torch.Tensor.data
 
         def give(tensor: Any, value: Any) -> None:
@@ -116,7 +117,7 @@ class Torch(Plugin):
         self.replace(fake, "data", property(data.__get__, give))
 
     def _watch_storages(self, torch: Any) -> None:
-        """A storage may be resized without an operator: FSDP does it for every unshard."""
+        """Report storages that are resized without an operator: FSDP does so at every unshard."""
         resize = torch.UntypedStorage.resize_
         operators = self._engine.operators
 
@@ -128,7 +129,7 @@ class Torch(Plugin):
         self.replace(torch.UntypedStorage, "resize_", resized)
 
     def _flatten_recurrent_weights(self, torch: Any) -> None:
-        """Recurrent modules look at addresses before they lay their weights into one buffer."""
+        """Recurrent modules compare addresses before they copy their weights into one buffer."""
         from torch.nn.modules import rnn
 
         flatten = rnn.RNNBase.flatten_parameters
@@ -137,7 +138,8 @@ class Torch(Plugin):
         def flattened(module: Any) -> None:
             weights = torch_private.flat_weights(module)
             are_fake = all(isinstance(w, fake) and w.device.type == "cuda" for w in weights)
-            # torch leaves other types apart, bfloat16 among them, and copies them in every call.
+            # torch does not flatten other types, such as bfloat16, and copies the weights in every
+            # call.
             is_taken = weights[0].dtype in torch.backends.cudnn.CUDNN_TENSOR_DTYPES
             if not are_fake or not is_taken or len({w.dtype for w in weights}) != 1:
                 flatten(module)
@@ -159,7 +161,8 @@ class Torch(Plugin):
         self.replace(rnn.RNNBase, "flatten_parameters", flattened)
 
     def _pad_packed_sequences(self, torch: Any) -> None:
-        """torch writes the lengths into memory that a fake tensor does not have."""
+        """torch would write the lengths into the tensor's memory, which a fake tensor does not
+        have."""
         slot = torch_private.pad_packed_sequence()
         pad = getattr(*slot)
         fake = torch_private.fake_tensor_class()
@@ -184,8 +187,8 @@ class Torch(Plugin):
 
         self.replace(*slot, padded)
 
-    def _answer_for_memory(self, torch: Any) -> None:
-        """What a program asks of torch's allocator is answered here, not by torch."""
+    def _replace_memory_statistics(self, torch: Any) -> None:
+        """Replace torch's functions for memory statistics."""
         engine = self._engine
         cuda = torch.cuda
 
@@ -218,7 +221,7 @@ class Torch(Plugin):
                     self.replace(owner, name, answer)
 
     def _keep_data_real(self, torch: Any) -> None:
-        """Data are loaded as always; what a loader gives becomes fake."""
+        """Load data as usual, and convert each batch to fake tensors."""
         from torch.utils import data
 
         engine, follow = self._engine, self._follow
@@ -233,23 +236,24 @@ class Torch(Plugin):
                         batch = next(batches)
                 except StopIteration:
                     return
-                yield _fake(torch, engine, follow, batch)
+                yield _fake_batch(torch, engine, follow, batch)
 
         self.replace(data.DataLoader, "__iter__", iterated)
 
-    def _run_backward_here(self, torch: Any) -> None:
-        """On this thread: others need a device's guard, which only a build with CUDA has."""
+    def _run_backward_on_one_thread(self, torch: Any) -> None:
+        """Other threads need a device guard, which only a build with CUDA has."""
         self.on_exit(torch_private.run_backward_on_this_thread(torch))
 
     def _accumulate_in_place(self, torch: Any) -> None:
-        """Autograd adds to a gradient in place, but not to one of a kind of its own.
+        """Autograd adds to a gradient in place, but not if it is a tensor subclass.
 
-        In the sums of a tensor that is used twice it does so where nothing else has the first.
+        For a tensor that is used twice, it adds in place if nothing else refers to the first
+        gradient.
         """
         add = torch.ops.aten.add.Tensor
         add_in_place = torch.ops.aten.add_.Tensor
         graph_task = torch_private.graph_task(torch)
-        is_alone = _alone(torch)
+        is_alone = _owned_by_autograd(torch)
 
         def accumulate(func: Any, args: Any, kwargs: Any) -> Any:
             if graph_task() == -1 or kwargs or len(args) != 2 or torch.is_grad_enabled():
@@ -268,7 +272,7 @@ class Torch(Plugin):
         self.setting.operators[add] = accumulate
 
     def _copy_sparse(self, torch: Any) -> None:
-        """Torch's own shape of a sparse tensor's copy has no elements."""
+        """torch's fake copy of a sparse tensor would have no elements."""
         adopt = self._engine.operators.adopt
 
         def copied(func: Any, args: Any, kwargs: Any) -> Any:
@@ -283,25 +287,26 @@ class Torch(Plugin):
         self.setting.operators[torch.ops.aten.clone.default] = copied
 
     def _wait_in_place(self, torch: Any) -> None:
-        """To wait for a collective makes nothing; torch's own shape of it is a new tensor."""
+        """Waiting for a collective allocates nothing; torch's fake operator would return a new
+        tensor."""
         functional = torch.ops._c10d_functional
         if hasattr(functional, "wait_tensor"):
             self.setting.operators[functional.wait_tensor.default] = _waited
 
 
 def _waited(_func: Any, args: Any, _kwargs: Any) -> Any:
-    """What was waited for."""
+    """The argument of a wait."""
     return args[0]
 
 
-def _alone(torch: Any) -> Callable[[Any], bool]:
-    """Whether autograd alone has a gradient that it hands to an operator.
+def _owned_by_autograd(torch: Any) -> Callable[[Any], bool]:
+    """A function that returns whether only autograd refers to a gradient.
 
-    It has one reference, and the call has three: of its stack, of Python, and of the question.
+    Autograd has one reference and this call three: the operator's stack, Python, and the check.
     """
 
     def users_of(tensor: Any) -> int:
-        # Held here: on older versions that is one user more.
+        # A variable for the storage: on older versions it counts as one more user.
         storage = tensor.untyped_storage()
         return torch_private.storage_users(torch, storage)
 
@@ -314,8 +319,8 @@ def _alone(torch: Any) -> Callable[[Any], bool]:
     return is_alone
 
 
-def _fake(torch: Any, engine: Engine, follow: Follow, value: Any) -> Any:
-    """What a loader gave, with fake tensors for real ones."""
+def _fake_batch(torch: Any, engine: Engine, follow: Follow, value: Any) -> Any:
+    """A batch of a loader with fake tensors in place of real ones."""
     tree_map = torch_private.trees().tree_map
     fake = torch_private.fake_tensor_class()
 
@@ -328,7 +333,7 @@ def _fake(torch: Any, engine: Engine, follow: Follow, value: Any) -> Any:
         return tensor
 
     mapped = tree_map(one, value)
-    # A mapping of its own kind (a tokenizer's batch) is a leaf for torch.
+    # torch's pytree does not open mappings of other classes, such as a tokenizer's batch.
     if mapped is value and hasattr(value, "data") and isinstance(value.data, dict):
         value.data = tree_map(one, value.data)
     return mapped

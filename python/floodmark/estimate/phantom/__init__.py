@@ -1,1 +1,1 @@
-"""The phantom: a library in place of CUDA's below torch, and what Python adds to it."""
+"""The phantom engine: a library replaces CUDA's below torch; Python adds the rest."""

@@ -1,9 +1,9 @@
 """Autotuners of Triton and inductor on a simulated GPU, where no kernel has a duration.
 
-They compile every configuration of a kernel, which takes a second or more each, and choose by the
-time that each takes. Here all times are those of the host, so the first configuration that the GPU
-can run is as good as any. It is still measured: a GPU allocates memory for that. Sees: Triton and
-inductor as they are imported. Knows nothing of recordings.
+They compile every configuration of a kernel, which takes a second or more each, and choose the
+fastest one. Here all times are those of the host, so the first configuration that the GPU can run
+is as good as any. It is still benchmarked, because that allocates memory. Sees: Triton and inductor
+as they are imported. Knows nothing of recordings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from floodmark import torch_private
 from floodmark.recording.import_watch import ImportWatch
 
-#: On a Triton autotuner: whether a configuration was measured for the key at hand.
+#: The attribute of a Triton autotuner: whether it has benchmarked a configuration for this key.
 _MEASURED = "_floodmark_has_measured"
 _NEVER = [float("inf")] * 3
 
@@ -22,7 +22,7 @@ _watches: list[ImportWatch] = []
 
 
 def install() -> None:
-    """Take the first configuration in this process."""
+    """Make autotuners of this process choose their first configuration."""
     if not _watches:
         _watches.extend(ImportWatch(name, patch) for name, patch in _PATCHES.items())
 
@@ -60,10 +60,10 @@ def _patch_inductor(heuristics: ModuleType) -> None:
                 compile_all(self)
                 break
             except Exception:
-                # It does not fit on the GPU.
+                # The configuration does not fit on the GPU.
                 if config is configs[-1]:
                     raise
-        # Several are measured, one is not.
+        # torch benchmarks only if there are several.
         self.compile_results = [*self.compile_results, *self.compile_results]
 
     setattr(kind, name, compile_first)

@@ -1,9 +1,9 @@
-"""torch's NCCL watchdogs on a simulated GPU, where steps take no time.
+"""Waits for torch's NCCL watchdogs at the end of each step on a simulated GPU.
 
-A watchdog looks ten times a second which collectives are complete, and keeps the tensors of those
-that nothing waited for until then: DDP's buckets, mostly. On a real GPU a step takes longer than
-that. Here several steps may pass, and the peak would depend on the host's speed. So the end of a
-step waits for the watchdogs. Sees: optimizers' steps, process groups. Knows nothing of recordings.
+A watchdog checks ten times a second which collectives are complete, and retains the tensors of
+those that nothing waited for until then, mostly DDP's buckets. On a real GPU a step takes longer
+than that. Here several steps would pass, and the peak would depend on the host's speed. Sees:
+optimizers' steps, process groups. Knows nothing of recordings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from floodmark import torch_private
 from floodmark.recording.import_watch import ImportWatch
 
-#: A little more than the time between two looks (`kWatchdogThreadSleepMillis`).
+#: A little more than the watchdog's interval (`kWatchdogThreadSleepMillis`).
 _SECONDS = 0.12
 
 _watch: ImportWatch | None = None

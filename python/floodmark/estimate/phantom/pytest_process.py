@@ -1,7 +1,7 @@
 """The process of one test on a simulated GPU.
 
-Loads the phantom, then runs pytest: no plugin and no conftest can import torch before. Sees: what
-`pytest_plugin` put into the environment. Talks to: `simulated_gpu`.
+Loads the phantom, then runs pytest, before any plugin or conftest can import torch. Sees: the
+environment that `pytest_plugin` sets. Talks to: `simulated_gpu`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import sys
 from floodmark._core import PhantomError
 from floodmark.estimate.phantom.simulated_gpu import phantom
 
-#: Has what `pytest_plugin` asks this process for, as JSON.
+#: The variable with the request of `pytest_plugin` as JSON.
 VARIABLE = "FLOODMARK_PYTEST_PHANTOM"
 
 
 def main() -> int:
-    """Run pytest with these words; its exit status."""
+    """Run pytest with the arguments; returns its exit status."""
     asked = json.loads(os.environ[VARIABLE])
     try:
         with phantom(asked["gpu"], memory=asked["memory"], gpus=asked["gpus"]):

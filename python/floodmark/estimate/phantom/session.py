@@ -1,6 +1,6 @@
-"""One run of a program on a phantom GPU. The phantom stays: CUDA begins once in a process.
+"""The session of the phantom engine. The phantom stays: CUDA is initialised once per process.
 
-Sees: the machine that is simulated. Talks to: `simulated_gpu`, and torch's counters for the level.
+Sees: the machine that is simulated. Talks to: `simulated_gpu`, and torch's memory statistics.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PhantomSession(EngineSession):
         return self
 
     def level(self, device: str) -> tuple[int, int, int, int]:
-        """Allocated, its peak, reserved and its peak on a device."""
+        """Allocated and reserved bytes of a device, each with its peak."""
         from torch import cuda
 
         return (

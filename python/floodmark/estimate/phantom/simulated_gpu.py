@@ -1,6 +1,6 @@
 """Simulates a GPU in this process.
 
-The phantom is loaded before CUDA is used and stays: CUDA begins once in a process. Sees: the
+The phantom is loaded before CUDA is used and stays: CUDA is initialised once per process. Sees: the
 machine that the core describes. Talks to: `library`, which loads it.
 """
 
@@ -16,13 +16,14 @@ from floodmark.recording.window_options import parse_bytes
 
 
 def simulate(machine: _core.PhantomMachine) -> SimulatedGpu:
-    """Load the phantom, or go on with the same one."""
+    """Load the phantom, or return the one that simulates the same machine."""
     gpu = current()
     if gpu is not None:
         if gpu.is_prepared:
             gpu.phantom.change(machine)
             if machine.world is not None and gpu.machine.world is None:
-                # A change of the program has made it a rank: torch.distributed is there already.
+                # A change (`--with`) has made the process a rank and initialised torch.distributed
+                # already.
                 from floodmark.world import phantom_world
 
                 phantom_world.install(gpu.phantom)
@@ -34,7 +35,7 @@ def simulate(machine: _core.PhantomMachine) -> SimulatedGpu:
                 "hint: use one GPU in a process, or another process for another GPU"
             )
         return gpu
-    # Not before they are needed: a program that only reads traces never is.
+    # Imported here, because a program that only reads traces never needs them.
     from floodmark.estimate.device import library
     from floodmark.estimate.fake import torch_cuda
     from floodmark.estimate.phantom import autotuning, nccl_watchdogs
@@ -42,8 +43,8 @@ def simulate(machine: _core.PhantomMachine) -> SimulatedGpu:
     from floodmark.world import launched_ranks, phantom_world
 
     if machine.world is not None:
-        phantom_world.refuse_what_has_begun()
-    # Fake tensors may have loaded it, for its answers about devices alone.
+        phantom_world.refuse_initialized()
+    # Fake tensors may have loaded it, only so that torch finds devices.
     phantom = library.loaded_with(machine) or library.load(machine)
     torch_cuda.show()
     process_hooks.install(phantom)
@@ -67,9 +68,8 @@ class phantom:
         with floodmark.phantom("h100", memory="24GiB"):
             model = Model().cuda()
 
-    torch may be imported before or after. Memory is exact, computed values are
-    meaningless. CUDA cannot be unloaded: the phantom stays until the process ends, also after the
-    block.
+    torch may be imported before or after. Memory is exact, computed values are meaningless. CUDA
+    cannot be unloaded, so the phantom stays after the block until the process ends.
     """
 
     def __init__(
@@ -96,17 +96,17 @@ class phantom:
 
     @property
     def name(self) -> str:
-        """What the driver of a real one calls it."""
+        """The device name that the driver of the real GPU reports."""
         return self._machine.name
 
     @property
     def memory(self) -> int:
-        """Its memory, in bytes."""
+        """The memory of the GPU in bytes."""
         return self._machine.memory
 
     @property
     def context(self) -> int:
-        """What the CUDA context takes of it, in bytes."""
+        """The bytes of the CUDA context."""
         return self._machine.context
 
     @property

@@ -1,7 +1,7 @@
 """Values that a program reads: computed on the host, given by the user, or assumed.
 
-Both engines run a call a second time on the host (`host_copies`) and list what is assumed
-(`assumed_reads`). Where a value is kept, and at which level calls are seen, differs:
+Both engines run a call a second time on the host (`host_copies`) and list assumed values
+(`assumed_reads`). They differ in where a value is stored and which calls they follow:
 
 - On a phantom GPU (`phantom_values`) a value lies at an address. torch's C++ code copies, frees and
   reuses memory without a call that Python sees, so the phantom's library keeps which bytes have a

@@ -1,6 +1,6 @@
-"""Where a program read a value that was not computed, and the assumed value, for both engines.
+"""The lines at which a program read values that were not computed, with the assumed values.
 
-Sees: frames and the user's own answers (`--answer`). Knows nothing of how values are worked out.
+Sees: frames and the user's own answers (`--answer`). Knows nothing of how values are computed.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class AssumedReads:
     def __init__(
         self, torch: Any, answers: Sequence[tuple[str, int, float]], *generated: str
     ) -> None:
-        """`generated`: folders of code that compilers write, which is none of the program's."""
+        """`generated` are folders with code of compilers, which does not belong to the program."""
         self._answers = answers
         self._reads: dict[tuple[str, int, str], PhantomRead] = {}
         folders = (Path(str(torch.__file__)).parent, Path(__file__).parents[2], *generated)
         self._skipped = (*(f"{folder}{os.sep}" for folder in folders), "<")
 
     def all(self) -> list[PhantomRead]:
-        """Every read: where, how often, and what was assumed; the most frequent first."""
+        """Every read with its line, count and assumed value, the most frequent first."""
         return sorted(self._reads.values(), key=lambda read: (-read["count"], read["file"]))
 
     def line(self) -> tuple[FrameType | None, float | None]:
-        """The program's innermost frame, and what the user said of it or of one outside it."""
+        """The program's innermost frame, and the user's value for it or for a frame outside it."""
         frame: FrameType | None = sys._getframe(1)
         here = None
         while frame is not None:
@@ -47,7 +47,7 @@ class AssumedReads:
         return here, None
 
     def add(self, here: FrameType | None, op: str, assumed: str, reason: str) -> None:
-        """List a read of the frame `here`. C++ in a backward pass has no frame of the program."""
+        """List a read of the frame `here`; None for C++ in a backward pass."""
         file, line, function = "", 0, ""
         if here is not None:
             code = here.f_code
@@ -76,7 +76,7 @@ class AssumedReads:
 
 
 def number_of(torch: Any, dtype: Any, value: float) -> Any:
-    """A value as a Python number of an element type."""
+    """The Python number that `item()` returns for `value` with element type `dtype`."""
     if dtype == torch.bool:
         return bool(value)
     if dtype.is_complex:

@@ -1,8 +1,8 @@
 """The assumed values that a program of fake tensors reads.
 
-There are no values, so an answer is an assumption: zero for a number, False for a truth, and every
-row for a mask, unless the user says otherwise for that line. Each place that reads is listed. Sees:
-calls of operators. Knows nothing of memory.
+A fake tensor has no values, so an answer is an assumption: zero for a number, False for a boolean,
+and every row for a mask, unless `--answer` gives another one for that line. Each line that reads is
+listed. Sees: calls of operators. Knows nothing of memory.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from floodmark import torch_private
 from floodmark.estimate.values.assumed_reads import AssumedReads, number_of
 from floodmark.estimate.values.fake_values import Follow
 
-#: How many rows these give depends on values; a row for each element is the most.
+#: The assumed number of rows where it depends on values: the largest possible.
 _ROWS = "all rows"
 
 
 class Reads:
-    """Answers for the operators that read values, and the places that asked."""
+    """Answers for operators that read values, and the lines that call them."""
 
     def __init__(
         self, torch: Any, follow: Follow, answers: Sequence[tuple[str, int, float]]
@@ -29,7 +29,7 @@ class Reads:
         self.assumed = AssumedReads(torch, answers)
 
     def operators(self) -> dict[Any, Callable[..., Any]]:
-        """What answers for which operator."""
+        """The functions that answer, by operator."""
         aten = self._torch.ops.aten
         answers: dict[Any, Callable[..., Any]] = {
             aten._local_scalar_dense.default: self._scalar,
@@ -173,13 +173,13 @@ class Reads:
         kind = self._torch.int64 if weights is None else self._torch.float64
         return tensor.new_empty((rows,), dtype=kind)
 
-    # Places.
+    # Locations.
 
     def _given_here(self) -> float | None:
         return self.assumed.line()[1]
 
     def note(self, op: str, answered: str) -> None:
-        """Remember that the program read a value here, and the assumed value."""
+        """List that the program read a value here, with the assumed value."""
         here, _ = self.assumed.line()
         self.assumed.add(here, op, answered, "fake tensors have no values")
 

@@ -1,8 +1,8 @@
-"""Follows the values of small tensors beside a program of fake ones.
+"""Computes the values of small fake tensors.
 
-Integers and truths decide what a program does: masks, positions, counts, flags. An operator whose
-tensors all have a value is run once more on the host, on real tensors that are not counted. Floats
-are followed while they are few. Sees: calls of operators. Knows nothing of memory.
+Programs branch on integers and booleans: masks, positions, counts, flags. An operator whose tensors
+all have a value runs a second time on the host, on real tensors that no recording counts. Floats
+are computed only for small tensors. Sees: calls of operators. Knows nothing of memory.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Any
 from floodmark import torch_private
 from floodmark.estimate.values.host_copies import Move, OwnRandomNumbers, empty_on_host, is_float
 
-#: More elements than this are not worked out.
+#: Tensors with more elements than this are not computed.
 MOST_NUMBERS = 1 << 22
-#: Floats that are worth following are few: rates, lengths, counters.
+#: Floats of more elements than this are not computed: rates, lengths and counters are few.
 MOST_FLOATS = 1 << 10
 
 _VALUE = "_floodmark_value"
-#: On the storage of a value that was written to with something unknown.
+#: The attribute of a storage to which unknown values were written.
 _SPOILT = "_floodmark_is_spoilt"
 
-#: Their results have no values to speak of.
+#: Operators whose results have no defined values.
 _EMPTY = ("empty", "new_empty", "uniform", "normal", "rand.", "randn", "bernoulli", "dropout")
 
 
 class Follow:
-    """The values that are known."""
+    """The known values of fake tensors."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -35,7 +35,7 @@ class Follow:
         self._leaves = torch_private.trees().tree_leaves
 
     def value_of(self, tensor: Any) -> Any:
-        """The real tensor with the value of a fake one, or None."""
+        """The real tensor with the value of a fake tensor, or None."""
         if tensor.numel() == 0:
             with torch_private.outside_modes():
                 return empty_on_host(self._torch, tensor.shape, tensor.dtype)
@@ -48,12 +48,12 @@ class Follow:
         return value
 
     def give(self, tensor: Any, value: Any) -> None:
-        """A fake tensor was made of a real one."""
+        """Set the value of a fake tensor to a real tensor."""
         if self._is_worth(tensor):
             tensor.__dict__[_VALUE] = value
 
     def after(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-        """An operator ran on fake tensors: run it on their values, where all are known."""
+        """Run an operator on the values of its fake tensors, if all are known."""
         made = [leaf for leaf in self._leaves(result) if isinstance(leaf, self._fake)]
         given = [leaf for leaf in self._leaves((args, kwargs)) if isinstance(leaf, self._fake)]
         name = str(func)
@@ -68,7 +68,7 @@ class Follow:
                 on_host, named = move.call_on_host(args, kwargs or {})
                 real = func(*on_host, **named)
         except Exception:
-            # What the host cannot do is not known.
+            # The host has no kernel for it: the result is unknown.
             self._spoil(func, made or given)
             return
         values = [leaf for leaf in self._leaves(real) if isinstance(leaf, self._torch.Tensor)]
@@ -83,7 +83,7 @@ class Follow:
         return isinstance(tensor, self._fake)
 
     def _spoil(self, func: Any, tensors: list[Any]) -> None:
-        """Something unknown was written: what shares the storage is unknown, too."""
+        """An unknown value was written: all tensors of that storage become unknown."""
         schema = torch_private.schema_of(func)
         if schema is None or not schema.is_mutable:
             return

@@ -16,26 +16,26 @@ from typing import Any
 from floodmark import torch_private
 from floodmark._core import Certainty
 
-#: Beyond this number of elements nothing is worked out.
+#: Calls with more elements than this are not run on the host.
 MOST_INTEGERS = 1 << 24
 MOST_UNKNOWN_FLOATS = 1 << 18
-#: Beyond this number of elements random floats are a sample.
+#: Random floats of more elements than this become a sample.
 MOST_RANDOM_FLOATS = 1 << 16
 
 
 class NotFollowed(Exception):
-    """The arguments of a call are larger than what is worked out on the host, or quantized."""
+    """The arguments of a call are too large to run it on the host, or quantized."""
 
 
 def empty_on_host(torch: Any, shape: Any, dtype: Any) -> Any:
-    """Memory on the host for a copy."""
+    """An uninitialised host tensor for a copy."""
     return torch.empty(shape, dtype=dtype, device="cpu")
 
 
 class Move:
-    """Takes the arguments of a call to the host. No closure: a cycle would keep tensors alive.
+    """Moves the arguments of a call to the host. Not a closure: a cycle would keep tensors alive.
 
-    `is_moved` says which tensors `copy_of` is called for: by default those of a device."""
+    `is_moved` selects the tensors that `copy_of` copies: by default those of a device."""
 
     def __init__(
         self,
@@ -46,11 +46,11 @@ class Move:
         self._torch = torch
         self._copy_of = copy_of
         self._is_moved = is_moved
-        #: One copy of each tensor: a function may be given one tensor twice, and write to it.
+        #: One copy of each tensor: a function may get one tensor twice, and write to it.
         self._copies: dict[int, Any] = {}
 
     def to_host(self, value: Any) -> Any:
-        """The value with host tensors for device tensors, and the host for a device."""
+        """The value with device tensors replaced by host tensors, and devices by the host."""
         if isinstance(value, list | tuple):
             return type(value)([self.to_host(item) for item in value])
         if isinstance(value, self._torch.Tensor):
@@ -64,7 +64,7 @@ class Move:
         return None if isinstance(value, self._torch.Generator) else value
 
     def call_on_host(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call, for the host."""
+        """The arguments of a call, moved to the host."""
         named = {key: self.to_host(value) for key, value in kwargs.items()}
         if "pin_memory" in named:
             named["pin_memory"] = False
@@ -79,16 +79,16 @@ class Move:
 
 
 class OwnRandomNumbers:
-    """Random numbers of our own: the program's on the host stay what they would have been."""
+    """Separate random states, so that the program's own random numbers do not change."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        # Always the same, so that two estimates of one program are.
+        # A fixed seed, so that two estimates of one program agree.
         self._state = _bytes_of(torch.Generator().manual_seed(0).get_state())
 
     @contextlib.contextmanager
     def drawn(self) -> Iterator[None]:
-        """Functions on the host draw these."""
+        """A block in which host functions draw from these states."""
         theirs = self._torch.get_rng_state()
         self._torch.set_rng_state(self._torch.frombuffer(self._state, dtype=self._torch.uint8))
         try:
@@ -99,25 +99,26 @@ class OwnRandomNumbers:
 
 
 def _bytes_of(state: Any) -> bytearray:
-    """A state without its tensor, which would count as host memory of the program."""
+    """A state as bytes: a tensor would count as host memory of the program."""
     return bytearray(ctypes.string_at(state.data_ptr(), state.numel()))
 
 
 def alias_of(torch: Any, tensor: Any) -> Any:
-    """A host tensor on the bytes of a device tensor, for copies alone: no kernel may have it."""
+    """A host tensor over the bytes of a device tensor, only for copies: never pass it to a
+    kernel."""
     address, length = region_of(tensor)
     if length == 0:
         return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
     memory = (ctypes.c_char * length).from_address(address)
     alias = torch.frombuffer(memory, dtype=tensor.dtype).as_strided(tensor.shape, tensor.stride())
-    # These bits say that the value is another one than the bytes.
+    # With these bits the value differs from the bytes.
     if tensor.is_conj():
         alias = alias.conj()
     return torch_private.negative_view(torch, alias) if tensor.is_neg() else alias
 
 
 def region_of(tensor: Any) -> tuple[int, int]:
-    """The bytes from a tensor's first to its last element: address and length."""
+    """The address and length of the bytes from a tensor's first to its last element."""
     if tensor.numel() == 0:
         return 0, 0
     if tensor.is_contiguous():
@@ -127,7 +128,7 @@ def region_of(tensor: Any) -> tuple[int, int]:
 
 
 def check_operands(tensors: list[Any], certainty: Certainty) -> None:
-    """Raise where a call is not run on the host. Comes before anything is copied."""
+    """Raise `NotFollowed` for operands that are too large; call it before copying anything."""
     floats = 0
     for tensor in tensors:
         if tensor.numel() > MOST_INTEGERS or tensor.is_quantized:
@@ -139,7 +140,7 @@ def check_operands(tensors: list[Any], certainty: Certainty) -> None:
 
 
 def tensors_in(value: Any) -> Iterator[Any]:
-    """The tensors in a value, in lists, tuples and dicts too."""
+    """The tensors in a value, also inside lists, tuples and dicts."""
     if isinstance(value, list | tuple):
         for item in value:
             yield from tensors_in(item)
@@ -151,12 +152,12 @@ def tensors_in(value: Any) -> Iterator[Any]:
 
 
 def is_float(tensor: Any) -> bool:
-    """Whether a tensor's numbers are floating-point ones."""
+    """Whether a tensor's element type is floating-point or complex."""
     return bool(tensor.dtype.is_floating_point or tensor.dtype.is_complex)
 
 
 def with_storages_of_their_own(tensors: list[Any], others: list[Any]) -> list[Any]:
-    """The tensors that lie in no storage of the others. Both may be lists of all parameters."""
+    """The tensors that share no storage with the others. Both may be lists of all parameters."""
     if not tensors:
         return []
     same = {id(other) for other in others}
@@ -169,5 +170,6 @@ def with_storages_of_their_own(tensors: list[Any], others: list[Any]) -> list[An
 
 
 def _storage_of(tensor: Any) -> tuple[bool, int]:
-    """Where its storage lies; that of an empty one may lie nowhere."""
+    """Whether the tensor is on a device, and the address of its storage, or a unique number without
+    one."""
     return tensor.is_cuda, tensor.untyped_storage().data_ptr() or -id(tensor)

@@ -1,4 +1,4 @@
-"""Kernels of ours below autograd: operators that count, and operators that make masks.
+"""Kernels that are registered below autograd, for operators that count or create masks.
 
 C++ calls these operators by itself, in derivative formulas, in transforms and in compiled code.
 Talks to: torch's dispatcher, `phantom_values` through `_core.Kernel`. Knows nothing of values.
@@ -15,24 +15,24 @@ from floodmark import _core, torch_private
 
 _Kind = _core.KernelKind
 
-#: They read how much to allocate from the device.
+#: Operators that read from the device how much to allocate.
 _COUNTS = (
     "nonzero", "nonzero.out", "_unique", "_unique2", "unique_dim", "unique_consecutive",
     "unique_dim_consecutive", "repeat_interleave.Tensor", "bincount", "_coalesce",
 )  # fmt: skip
-#: They make masks. torch's functions of these names (`function_names.OPERATORS`) are seen here.
+#: Operators that create masks; torch's functions of these names are `function_names.OPERATORS`.
 _COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
 _MASKS = (
     *(f"{name}.Scalar" for name in _COMPARED), *(f"{name}.Tensor" for name in _COMPARED),
     "logical_not", "logical_and", "logical_or", "logical_xor",
 )  # fmt: skip
-#: Integers and masks of C++ code, where no function of torch is looked at.
+#: Operators on integers and masks in C++ code, which calls no function of torch.
 _INTEGERS = (
     "bitwise_not", "bitwise_and.Tensor", "bitwise_or.Tensor", "bitwise_xor.Tensor", "max", "min",
     "any", "all", "cumsum", "index.Tensor", "index_select", "cat",
 )  # fmt: skip
-#: Integers in transforms of `torch.func`, whose tensors no function of torch can look at. Models
-#: call these for floats all the time, so they get kernels only when a transform runs.
+#: Operators on integers in transforms of `torch.func`, where functions see no values. Models call
+#: these for floats all the time, so they get kernels only once a transform runs.
 _ARITHMETIC = (
     "add.Tensor", "sub.Tensor", "mul.Tensor", "remainder.Scalar", "remainder.Tensor",
     "floor_divide", "floor_divide.Scalar", "neg", "abs", "where.self", "sum", "sum.dim_IntList",
@@ -41,7 +41,7 @@ _ARITHMETIC = (
 
 
 class Kernels:
-    """The kernels of a process. They are there as long as this object."""
+    """The kernels of a process, registered as long as this object lives."""
 
     def __init__(
         self, torch: ModuleType, values: Any, own_work: _core.OwnWork, floats: list[object]
@@ -60,14 +60,14 @@ class Kernels:
             self._install(names, kind)
 
     def add_arithmetic(self) -> None:
-        """A transform runs: follow what it does with integers."""
+        """Register the kernels for integers in transforms."""
         if not self._has_arithmetic:
             self._has_arithmetic = True
             self._install(_ARITHMETIC, _Kind.FOLLOW_UNSEEN)
 
     def _install(self, names: tuple[str, ...], kind: _core.KernelKind) -> None:
         with warnings.catch_warnings():
-            # torch says of each that it had a kernel there.
+            # torch warns about each kernel that this one overrides.
             warnings.simplefilter("ignore")
             for name in names:
                 operator = torch_private.operator(self._torch, name)

@@ -1,10 +1,11 @@
-"""Values on a simulated GPU: integers and truth values are worked out on the host.
+"""Values on a simulated GPU: integers and booleans are computed on the host.
 
-Kernels do not run, but programs read some of their results back and branch on them: lengths,
-masks, positions. So a function whose arguments have values is run a second time, on the host, on
-copies of them, and its result is stored where the device's address says. Floating-point numbers
-are not followed, save for a few and for random ones; they read as zero. Every value that a program
-reads and that rests on such a zero, on random numbers or on nothing is listed with its line.
+Kernels do not run, but programs read some of their results back and branch on them: lengths, masks,
+positions. So a function whose arguments have values runs a second time, on the host, on copies of
+the arguments, and its result is stored for the device address. Floating-point numbers are not
+computed, except for small tensors and random numbers; they read as zero. Every value that a program
+reads and that depends on such a zero, on random numbers or on nothing known is listed with its
+line.
 
 Sees: calls of torch, through `_core.Functions` and `_core.Kernel`. Talks to: the phantom's library,
 which keeps which bytes have a value. Must never raise into the program.
@@ -40,22 +41,22 @@ if TYPE_CHECKING:
     from floodmark.reports.answer_types import PhantomRead
 
 _Kind = _core.FunctionKind
-#: Why a value of that certainty is not known.
+#: The reason that is listed for a read of that certainty.
 _REASONS = {
     Certainty.NOTHING: "not computed",
     Certainty.ASSUMED: "rests on values that were not computed and count as zero",
 }
-#: Beyond this number of elements floats are not worked out.
+#: Floats of more elements than this are not computed.
 _MOST_KNOWN_FLOATS = 1 << 12
 
 
 def _copied(certainty: Certainty) -> str:
-    """What a copy to the host contains."""
+    """The listed value of a copy to the host."""
     return "zeros" if certainty == Certainty.NOTHING else "its value"
 
 
 class Values:
-    """What is known of the values on the devices of this process."""
+    """The known values on the simulated devices of this process."""
 
     def __init__(self, phantom: Phantom, torch: ModuleType) -> None:
         self._torch: Any = torch
@@ -63,20 +64,20 @@ class Values:
         self.store = Store(phantom, torch)
         self._sampling = Sampling(torch, self.store)
         self._reads = AssumedReads(torch, phantom.machine.answers, phantom.folder)
-        #: Regions whose count was listed with a line. A backward pass counts the same again.
+        #: Regions whose count is listed already: a backward pass counts them again.
         self._counted: set[tuple[int, int]] = set()
         self._local = threading.local()
-        #: Called where a transform of `torch.func` runs.
+        #: Called when a transform of `torch.func` runs.
         self.at_transform: Callable[[], None] = lambda: None
 
     def reads(self) -> list[PhantomRead]:
-        """Every value that was read and is not known: where, how often, and what was answered."""
+        """Every read of an unknown value: line, count and assumed value."""
         return self._reads.all()
 
     # What `_core.Functions` calls.
 
     def classify(self, func: Any) -> _core.FunctionKind:
-        """What is to be done about a function of torch."""
+        """How `_core.Functions` must handle a function of torch."""
         name = getattr(func, "__name__", "")
         if name in names.NUMBERS or name in names.CHECKED:
             return _Kind.READ
@@ -85,8 +86,8 @@ class Values:
         if name in names.OPERATORS:
             return _Kind.OPERATOR
         if (
-            name in names.LOOKS
-            or name in names.MIXES
+            name in names.QUERIES
+            or name in names.FLOAT_LAYERS
             or (
                 name.startswith(("is_", "has_", "_is_", "get_", "register_", "_dim", "as_strided"))
                 and name not in ("_is_all_true", "_is_any_true")
@@ -98,14 +99,14 @@ class Values:
         return _Kind.ELEMENTWISE if name in names.ELEMENTWISE else _Kind.EXAMINE
 
     def is_plain(self, kind: type) -> bool:
-        """Whether a class is one of tensors whose functions can be followed."""
+        """Whether functions on tensors of this class can be followed."""
         try:
             return torch_private.is_plain_class(self._torch, kind)
         except Exception:
             return False
 
     def is_kept(self, tensor: Any) -> bool:
-        """Whether all of a tensor has a value."""
+        """Whether every element of a tensor has a value."""
         try:
             return self.store.certainty(tensor) != Certainty.NOTHING
         except RuntimeError:
@@ -113,7 +114,7 @@ class Values:
             return False
 
     def before(self, func: Any, args: Any, kwargs: Any) -> tuple[Any] | None:
-        """Note a read. A result in a tuple goes to the program in place of what it would read."""
+        """List a read. A tuple has the value that the program gets instead."""
         self._give(AnswerKind.ZERO, 0)
         try:
             return self._before(func, args, kwargs or {})
@@ -121,22 +122,22 @@ class Values:
             return None
 
     def end_of_read(self) -> None:
-        """The function that read is over."""
+        """The function that reads has returned."""
         self._end_giving()
 
     def before_transform(self) -> None:
-        """A function runs on tensors of a transform: they have no address, its operators do."""
+        """A function is about to run on tensors of a transform, which have no address."""
         with contextlib.suppress(Exception):
             self.at_transform()
 
     def after_transform(self, args: Any) -> None:
-        """A function wrote to tensors of a transform: what it wrote was not worked out."""
+        """A function wrote values that are not computed to tensors of a transform."""
         with contextlib.suppress(Exception):
             for tensor in tensors_in(args):
                 self.store.doubt(torch_private.without_transforms(self._torch, tensor))
 
     def after(self, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
-        """Give what a function wrote its value, or none."""
+        """Store or forget the values of the tensors that a function wrote."""
         try:
             return self._after(func, args, kwargs or {}, out)
         except Exception:
@@ -145,7 +146,7 @@ class Values:
             return out
 
     def after_unseen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        """A function ran that is not followed: a class of tensors of the program takes it apart."""
+        """A function ran on a tensor subclass of the program, and is not followed."""
         with contextlib.suppress(Exception):
             parts = [
                 part
@@ -163,14 +164,14 @@ class Values:
     # What `_core.Kernel` calls.
 
     def before_count(self, operator: Any, args: Any, kwargs: Any) -> tuple[Any, Certainty] | None:
-        """Give an operator the number that it reads. What it will return, and how sure that is."""
+        """Set the number that an operator reads; returns its results and their certainty."""
         try:
             return self._before_count(operator, args, kwargs or {})
         except Exception:
             return None
 
     def after_count(self, plan: tuple[Any, Certainty], out: Any) -> None:
-        """The operator has read its number: its results get their values."""
+        """Store the results of an operator that has read its number."""
         self._end_giving()
         host, certainty = plan
         with contextlib.suppress(Exception):
@@ -178,7 +179,7 @@ class Values:
                 self.store.put(device, value, certainty)
 
     def follow(self, operator: Any, args: Any, kwargs: Any, out: Any) -> None:
-        """Give the result of an operator its value, or none."""
+        """Compute and store the result of an operator, if its arguments have values."""
         with contextlib.suppress(Exception):
             name, kwargs = _operator_name(operator), kwargs or {}
             sampled = self._sampling.give_sample(name, operator, args, kwargs, out)
@@ -189,7 +190,8 @@ class Values:
                 self.store.put(out, host, certainty)
 
     def after_launch(self, args: Any, kwargs: Any) -> None:
-        """A kernel that did not run may have written to these tensors: none of them is known."""
+        """A kernel that did not run may have written to these tensors: their values become
+        assumed."""
         with contextlib.suppress(Exception):
             for tensor in tensors_in((args, kwargs)):
                 self.store.doubt(tensor)
@@ -213,7 +215,7 @@ class Values:
                 return None
             return self._instead(number_of(self._torch, source.dtype, given))
         if name in names.SPARSE and source.layout != self._torch.strided:
-            # A sparse tensor has its number already.
+            # A sparse tensor stores its count.
             self._change_answer(AnswerKind.NUMBER, torch_private.sparse_count(source))
             return None
         certainty, host = self.store.run(name, func, args, kwargs)
@@ -225,7 +227,7 @@ class Values:
         return None
 
     def _instead(self, value: Any) -> tuple[Any]:
-        """The function is not called."""
+        """The result of `before` that replaces the call of the function."""
         self._end_giving()
         return (value,)
 
@@ -241,7 +243,7 @@ class Values:
         assumed: Callable[[], str],
         counted: tuple[int, int] | None = None,
     ) -> float | None:
-        """List a read. The value that the user gave for this line, if there is one.
+        """List a read; returns the user's value for this line, if there is one.
 
         `counted` is the region whose elements were counted."""
         here, given = self._reads.line()
@@ -269,7 +271,7 @@ class Values:
             operator, args = self._torch.unique, (source,)
             kwargs = {"dim": 1}
         elif self._is_given() and self.store.certainty(source) < Certainty.KNOWN:
-            # What the operator is a part of has the number.
+            # The function that contains this operator has set the number.
             return None
         region = region_of(source)
         count, certainty, host = self._count(name, operator, args, kwargs)
@@ -287,7 +289,7 @@ class Values:
     def _count(
         self, name: str, operator: Any, args: Any, kwargs: Any
     ) -> tuple[int, Certainty, Any]:
-        """The number that an operator reads, how sure it is, and the operator's results."""
+        """The number that an operator reads, its certainty, and the operator's results."""
         source = args[0]
         if name == "nonzero":
             sample = self.store.samples.find(source)
@@ -324,7 +326,8 @@ class Values:
             self._note_copies_off(name, made, args, certainty)
             return out
         if name in names.STATISTICS or any(not self._is_wanted(name, t, args) for t in written):
-            # Much is written to, and none of it on the host: lists of parameters, mostly.
+            # A call that writes to many tensors, mostly lists of parameters, is not run on the
+            # host.
             self.store.forget_all(written)
             return out
         is_number = name in names.NUMBERS
@@ -345,7 +348,7 @@ class Values:
         kwargs: Any,
         results: tuple[Any, list[Any], list[Any]],
     ) -> Any:
-        """Run a function on the host, and store what it made and wrote."""
+        """Run a function on the host, and store the tensors that it created or wrote."""
         out, written, made = results
         copies: dict[int, Any] = {}
         certainty, host = self.store.run(name, func, args, kwargs, written, copies)
@@ -365,7 +368,7 @@ class Values:
         return out
 
     def _must_convert(self, name: str, args: Any, written: list[Any], made: list[Any]) -> bool:
-        """Whether a copy changes its bytes. If not, the library has moved them."""
+        """Whether a copy converts its bytes. If not, the phantom's library has copied them."""
         targets = written or made
         if not targets:
             return False
@@ -388,7 +391,7 @@ class Values:
         return False
 
     def _is_wanted(self, name: str, tensor: Any, args: Any) -> bool:
-        """Whether a value is worked out for a tensor that a function wrote."""
+        """Whether the value of a tensor that a function wrote is computed."""
         if not tensor.is_cuda:
             return any(operand.is_cuda for operand in tensors_in(args))
         if not is_float(tensor):
@@ -399,12 +402,12 @@ class Values:
     def _note_copies_off(
         self, name: str, targets: list[Any], args: Any, certainty: Certainty
     ) -> None:
-        """A copy to the host is a read."""
+        """List copies to the host as reads."""
         sources = [t for t in tensors_in(args) if t.is_cuda]
         if certainty < Certainty.KNOWN and sources and any(t.is_cpu for t in targets):
             self._note(name, sources[0], certainty, _copied(certainty))
 
-    # What this thread reads in the middle of an operator.
+    # The answers to device reads that an operator on this thread makes.
 
     def _given(self) -> list[tuple[AnswerKind, int]]:
         given: list[tuple[AnswerKind, int]] | None = getattr(self._local, "given", None)
@@ -417,7 +420,8 @@ class Values:
         return bool(given) and given[-1][0] is not AnswerKind.ZERO
 
     def _give(self, kind: AnswerKind, value: int) -> None:
-        """From now on the thread reads this, until `_end_giving`. Zero is what is on the device."""
+        """Set what device reads of this thread return until `_end_giving`; `ZERO` is the device's
+        value."""
         self._given().append((kind, value))
         self._answer(kind, value)
 
@@ -432,7 +436,7 @@ class Values:
 
 
 def _is_validation() -> bool:
-    """Whether torch's distributions ask if their parameters are fit: to zeros, few are."""
+    """Whether torch's distributions validate their parameters, which often fails for zeros."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back
@@ -457,13 +461,13 @@ def _written(func: Any, args: Any, kwargs: Any) -> list[Any]:
     if func.__name__ in names.STATISTICS:
         return _statistics(args, kwargs)
     if _writes(func.__name__) or kwargs.get("inplace"):
-        # Functions of `torch.nn.init` give theirs by name.
+        # Functions of `torch.nn.init` pass their tensor by keyword.
         found.extend(tensors_in(args[0] if args else next(iter(kwargs.values()), None)))
     return found
 
 
 def _statistics(args: Any, kwargs: Any) -> list[Any]:
-    """The statistics among the arguments of a norm, where it updates them."""
+    """The running statistics among a norm's arguments, if it updates them."""
     flags = (kwargs.get("training"), kwargs.get("use_input_stats"), *args[5:6])
     if not any(flags):
         return []
@@ -477,7 +481,7 @@ def _operator_name(operator: Any) -> str:
 
 
 def _count_in(name: str, result: Any) -> int:
-    """The number that a function needs in the middle, derived from its result on the host."""
+    """The number that a function reads on the way, derived from its result on the host."""
     if result is FAILED:
         return 0
     if name in names.SPARSE:

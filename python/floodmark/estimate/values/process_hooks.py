@@ -1,4 +1,4 @@
-"""Puts the following of values into a process: below all modes, on all threads.
+"""Installs the computing of values in a process: below all modes, on all threads.
 
 Sees: torch as it is imported. Talks to: `phantom_values`, through `_core.Functions` and
 `_core.Kernel`.
@@ -22,7 +22,7 @@ from floodmark.recording.import_watch import ImportWatch
 
 
 def install(phantom: Phantom) -> None:
-    """Follow the values of this process, from the moment torch is imported."""
+    """Follow the values of this process once torch is imported."""
 
     def begin(torch: ModuleType) -> None:
         from torch.overrides import TorchFunctionMode
@@ -31,7 +31,7 @@ def install(phantom: Phantom) -> None:
         phantom.values = values
         kinds = [v for v in vars(torch).values() if isinstance(v, torch.dtype)]
         floats = [kind for kind in kinds if kind.is_floating_point or kind.is_complex]
-        own_work = _core.OwnWork(*torch_private.out_of_sight(torch))
+        own_work = _core.OwnWork(*torch_private.without_program_state(torch))
         functions = _core.Functions(
             values,
             own_work,
@@ -44,7 +44,7 @@ def install(phantom: Phantom) -> None:
         )
 
         class FollowValues(TorchFunctionMode):  # type: ignore[misc]
-            """Every call of torch that the program makes passes here."""
+            """A mode that sees every call of a torch function."""
 
         def enter() -> None:
             mode = FollowValues()
@@ -53,7 +53,7 @@ def install(phantom: Phantom) -> None:
             torch_private.set_function_modes([*modes, mode])
 
         def leave() -> Callable[[], None]:
-            """Follow nothing until the result is called: compiled code has no calls to follow."""
+            """Stop following until the result is called: compiled code makes no calls of torch."""
             modes = torch_private.function_modes(torch)
             others = [mode for mode in modes if not isinstance(mode, FollowValues)]
             torch_private.set_function_modes(others)
@@ -92,13 +92,13 @@ def _do_nothing() -> None:
 
 
 def _keep_out_of_graphs(eval_frame: ModuleType, values: Values) -> None:
-    """Kernels of ours run in compiled code, too: Dynamo would compile what they call."""
+    """Keep Dynamo from compiling the functions that our kernels call in compiled code."""
     for name in ("before_count", "after_count", "follow"):
         setattr(values, name, eval_frame.DisableContext()(getattr(values, name)))
 
 
 def _leave_when_compiled(eval_frame: ModuleType, leave: Callable[[], Callable[[], None]]) -> None:
-    """Dynamo would take our mode for a part of the program, and break its graphs at every call."""
+    """Remove our mode around compiled code: Dynamo would break the graph at every call."""
     context = torch_private.compiler_context(eval_frame)
     init = context.__init__
 
@@ -113,7 +113,7 @@ def _leave_when_compiled(eval_frame: ModuleType, leave: Callable[[], Callable[[]
 def _leave_in(
     slots: tuple[str, ...], leave: Callable[[], Callable[[], None]], module: ModuleType
 ) -> None:
-    """The same for functions that compile, or check guards, without such a context."""
+    """The same for functions that compile or check guards outside such a context."""
     for slot in slots:
         path, _, name = slot.rpartition(".")
         owner = getattr(module, path, None) if path else module
@@ -137,7 +137,7 @@ def _without_mode(
 
 
 def _watch_launches(jit: ModuleType, after_launch: Callable[[Any, Any], None]) -> None:
-    """A kernel of Triton may write to each of its tensors, and no function of torch says so."""
+    """Watch launches of Triton: a kernel may write to each of its tensors."""
     run = jit.JITFunction.run
 
     def launched(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -149,7 +149,7 @@ def _watch_launches(jit: ModuleType, after_launch: Callable[[Any, Any], None]) -
 
 
 def _enter_in_threads(enter: Any) -> None:
-    """Threads that the program starts begin without a mode: give them one."""
+    """Enter the mode in new threads, which start without one."""
     bootstrap = getattr(threading.Thread, "_bootstrap_inner", None)
     if bootstrap is None:
         return

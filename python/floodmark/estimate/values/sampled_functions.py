@@ -24,14 +24,14 @@ from floodmark.estimate.values.store import Store
 
 
 class Sampling:
-    """Gives large results the value of a sample."""
+    """Computes samples of large results."""
 
     def __init__(self, torch: Any, store: Store) -> None:
         self._torch = torch
         self._store = store
 
     def give_sample(self, name: str, func: Any, args: Any, kwargs: Any, *targets: Any) -> Certainty:
-        """Give a large result a sample as its value: how certain it is; `NOTHING` without one."""
+        """Set the sample of a large result; returns its certainty, `NOTHING` without a sample."""
         if len(targets) != 1 or not isinstance(targets[0], self._torch.Tensor):
             return Certainty.NOTHING
         target = targets[0]
@@ -50,7 +50,7 @@ class Sampling:
         return sample.certainty
 
     def _created(self, name: str, func: Any, args: Any, kwargs: Any, target: Any) -> Sample | None:
-        """A sample of what a function made of nothing, where that is large."""
+        """A sample of a large result of a function that creates tensors."""
         most = MOST_RANDOM_FLOATS if is_float(target) else MOST_INTEGERS
         if not target.is_cuda or target.numel() <= most or target.dtype.is_complex:
             return None
@@ -73,7 +73,7 @@ class Sampling:
     def _of_samples(
         self, name: str, func: Any, args: Any, kwargs: Any, target: Any
     ) -> Sample | None:
-        """A sample of what a function made of samples, where that is large."""
+        """A sample of a large result of an elementwise function of samples."""
         if target.numel() <= MOST_UNKNOWN_FLOATS:
             return None
         found: dict[int, Sample] = {}
@@ -88,7 +88,7 @@ class Sampling:
         if name in names.RANDOM:
             certainty = min(certainty, Certainty.RANDOM)
         if certainty == Certainty.ASSUMED and is_float(target):
-            # It reads as zero, as a small one does.
+            # An unknown operand reads as zero, like in small tensors.
             return None
         length = max(len(sample.values) for sample in found.values())
         length = LENGTH if name in names.RANDOM else length
@@ -99,7 +99,7 @@ class Sampling:
         return self._run_sample(lambda: func(*on_host, **named), certainty)
 
     def _operand(self, tensor: Any) -> Sample | None:
-        """The value of an operand of a function of samples: its sample, its number, or zero."""
+        """The sample of an operand, its single value, or zero."""
         if not tensor.is_cuda:
             return (
                 Sample(tensor.detach().reshape(1), Certainty.KNOWN) if tensor.numel() == 1 else None

@@ -1,8 +1,8 @@
-"""Values of tensors that are too large to be worked out: a short sample that repeats.
+"""Values of tensors that are too large to compute: a short sample that repeats.
 
-A mask of ten million random numbers has about as many rows as a small one has in proportion, so a
-sample is drawn, functions of single elements are run on the sample, and counts are scaled up.
-Sees: tensors and the phantom's record of which bytes have a value. Knows nothing of the program.
+A mask of ten million random numbers has about the same share of true elements as a small one. So
+floodmark draws a sample, runs elementwise functions on it, and scales counts up. Sees: tensors and
+the phantom's record of which bytes have a value. Knows nothing of the program.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Any
 from floodmark._core import Certainty
 from floodmark.estimate.values.host_copies import region_of
 
-#: The length of a sample of random numbers. Half of the elements, counted in it, is right to 0.4 %.
+#: The length of a sample of random numbers. A share of one half has an error of 0.4 %.
 LENGTH = 1 << 14
 _MOST_SAMPLES = 256
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Values that repeat through a tensor: `LENGTH` of them, or one."""
+    """`LENGTH` values, or one, that repeat through a tensor."""
 
     values: Any
     certainty: Certainty
 
     def of_length(self, length: int) -> Any:
-        """The values, repeated to that length, in storage of their own."""
+        """The values repeated to that length, in a new storage."""
         times = -(-length // len(self.values))
         return self.values.repeat(times)[:length].contiguous()
 
     def rows(self, numel: int) -> int:
-        """How many of that number of elements are not zero."""
+        """The number of non-zero values among that many elements."""
         return round(int(self.values.count_nonzero()) * numel / len(self.values))
 
 
@@ -44,11 +44,12 @@ class Samples:
     ):
         self._certainty = certainty
         self._put = put
-        #: By the address of the storage. One that is stale has bytes of another certainty.
+        #: Samples by the address of the storage. A sample is stale once the bytes have another
+        #: certainty.
         self._samples: dict[int, tuple[int, Sample]] = {}
 
     def put(self, tensor: Any, sample: Sample) -> None:
-        """The tensor's values are this sample from now on."""
+        """Set the sample of a tensor."""
         if len(self._samples) > _MOST_SAMPLES:
             self._drop_stale()
         region = region_of(tensor)
@@ -56,7 +57,7 @@ class Samples:
         self._put(*region, Certainty.SAMPLED)
 
     def find(self, tensor: Any) -> Sample | None:
-        """The sample of a tensor, or of the one that it is a view of."""
+        """The sample of a tensor, or of the tensor of which it is a view."""
         if self._certainty(*region_of(tensor)) != Certainty.SAMPLED:
             return None
         found = self._samples.get(tensor.untyped_storage().data_ptr())

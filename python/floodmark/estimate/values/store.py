@@ -1,7 +1,7 @@
-"""The values of device tensors: copies of them on the host, and what is stored for them.
+"""Reads and writes the values of device tensors, which the phantom's library stores.
 
-Sees: tensors, and the phantom's record of which bytes have a value. Talks to: the phantom's
-library. Knows nothing of what the program reads.
+Sees: tensors, and the phantom's record of bytes that have a value. Talks to: the phantom's library.
+Knows nothing of what the program reads.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from floodmark.estimate.values.host_copies import (
 )
 from floodmark.estimate.values.samples import Samples
 
-#: What a function gave that cannot be run on the host.
+#: The result of a function that cannot run on the host.
 FAILED = object()
 
 
 class Store:
-    """The values of the devices' tensors."""
+    """The values of device tensors."""
 
     def __init__(self, phantom: Phantom, torch: Any) -> None:
         library = phantom.library
@@ -39,17 +39,17 @@ class Store:
         self._certainty = library.certainty
         self._set = library.set_certainty
         self.samples = Samples(self._certainty, self._set)
-        #: Where copies get their memory: shape, element type.
+        #: Creates the host tensor of a copy from a shape and an element type.
         self.empty_on_host: Callable[[Any, Any], Any] = functools.partial(empty_on_host, torch)
         self.random_numbers = OwnRandomNumbers(torch)
 
     def certainty(self, tensor: Any) -> Certainty:
-        """How sure all of a tensor is."""
-        # The numbers of a quantized one lie in its quantizer, too.
+        """The lowest certainty of a tensor's elements."""
+        # The values of a quantized tensor also depend on its quantizer.
         return Certainty.NOTHING if tensor.is_quantized else self._certainty(*region_of(tensor))
 
     def lacks_floats(self, name: str, args: Any, kwargs: Any, written: list[Any]) -> bool:
-        """Whether floats that a function computes would rest on floats without a value."""
+        """Whether a function computes floats from floats without a value."""
         return any(
             is_float(t)
             and t.is_cuda
@@ -59,17 +59,18 @@ class Store:
         )
 
     def forget(self, tensor: Any) -> None:
-        """The tensor was written to by a kernel that did not run."""
+        """Forget the value of a tensor that a kernel wrote which did not run."""
         if tensor.is_cuda:
             self._set(*region_of(tensor), Certainty.NOTHING)
 
     def forget_all(self, tensors: list[Any]) -> None:
-        """The tensors were written to by a kernel that did not run."""
+        """Forget the values of tensors that a kernel wrote which did not run."""
         for tensor in tensors:
             self.forget(tensor)
 
     def doubt(self, tensor: Any) -> None:
-        """A kernel that did not run may have written to it: its value is assumed at best."""
+        """Mark the value of a tensor as assumed at best: a kernel that did not run may have written
+        it."""
         if is_float(tensor):
             self.forget(tensor)
         elif tensor.is_cuda and self.certainty(tensor) in (Certainty.RANDOM, Certainty.KNOWN):
@@ -84,9 +85,9 @@ class Store:
         targets: Any = (),
         copies: dict[int, Any] | None = None,
     ) -> tuple[Certainty, Any]:
-        """Run a function on the host: how sure its result is, and the result.
+        """Run a function on the host; returns the certainty of its result, and the result.
 
-        `copies` gets the copies of what the function wrote to."""
+        `copies` receives the copies of the tensors that the function wrote."""
         found = {id(t): t for t in tensors_in((args, kwargs)) if t.is_cuda}
         written = {id(target) for target in targets}
         certainties = {
@@ -107,11 +108,11 @@ class Store:
                     return min(certainty, Certainty.RANDOM), func(*on_host, **named)
             return certainty, func(*on_host, **named)
         except Exception:
-            # It is too large, or torch refuses it on the host. The program's own call was right.
+            # The call is too large, or torch's CPU kernels refuse it.
             return Certainty.NOTHING, FAILED
 
     def _certainty_of(self, name: str, tensor: Any, args: Any, is_target: bool) -> Certainty:
-        """How sure an argument is, as far as it matters to the result."""
+        """The certainty of an argument, as far as the result depends on it."""
         if is_target and name in names.OVERWRITES:
             return Certainty.KNOWN
         if name in names.SHAPED and args and tensor is args[0]:
@@ -122,7 +123,7 @@ class Store:
         return max(certainty, Certainty.ASSUMED)
 
     def copy_of(self, tensor: Any, certainty: Certainty) -> Any:
-        """A tensor's values in host memory of their own; zeros where there are none."""
+        """A host copy of a tensor's values; zeros for unknown ones."""
         host = self.empty_on_host(tensor.shape, tensor.dtype)
         sample = self.samples.find(tensor) if certainty == Certainty.SAMPLED else None
         if sample is not None:
@@ -134,10 +135,11 @@ class Store:
         return host
 
     def put(self, target: Any, value: Any, certainty: Certainty) -> None:
-        """Put a value where a device tensor lies, or into a host tensor that was copied to."""
+        """Store the value of a device tensor, or write it to a host tensor that is a copy's
+        target."""
         if not target.is_cuda:
             if target.shape == value.shape and target.data_ptr() != value.data_ptr():
-                # Autograd may have saved it: `data` leaves its version as it is.
+                # Autograd may have saved the tensor: writing through `data` keeps its version.
                 target.data.copy_(value)
             return None
         if is_float(target) and certainty < Certainty.RANDOM:
@@ -152,7 +154,7 @@ class Store:
         return None
 
     def settle(self, target: Any, value: Any, certainty: Certainty) -> None:
-        """A function wrote to a tensor: store what it wrote to the copy."""
+        """Store what a function wrote to the copy of a tensor."""
         if not target.is_cuda:
             return
         region = region_of(target)
@@ -163,11 +165,12 @@ class Store:
         self.put(target, value, certainty)
         has_gaps = region[1] != target.numel() * target.element_size()
         if has_gaps and self.certainty(target) != Certainty.NOTHING:
-            # The gaps were not written to.
+            # The function did not write to the gaps between the elements.
             self._set(*region, min(certainty, before))
 
     def rewrite(self, mask: Any, count: int) -> None:
-        """The mask has that many rows from now on, spread evenly: its gradient counts them, too."""
+        """Give a mask that many true elements, evenly spread: its backward pass counts them
+        again."""
         torch = self._torch
         flat = torch.zeros(mask.numel(), dtype=mask.dtype, device="cpu")
         if count:
