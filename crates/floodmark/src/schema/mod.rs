@@ -3,6 +3,10 @@
 //! `floodmark schema` prints [`of_commands`], which is also `docs/reference/schema.json`. The tests in `generated.rs`
 //! generate from it the reference page, the types of the page and those of the Python package, and the reference pages
 //! of the commands; `make types` writes the files.
+//!
+//! `typescript.rs` and `typed_dicts.rs` stay by hand: `json-schema-to-typescript` and `datamodel-code-generator` would
+//! make `make types` need npm and pip beside cargo, and no kept crate writes TypeScript or `TypedDict` from a schema.
+//! Neither generator writes the final variants of flattened enums, by which a type checker tells rows apart.
 
 use floodmark_analysis::{
     AdviceReport, Annotation, Diff, Estimate, Leaks, OomMessages, OomReport, Report, Simulation,
