@@ -188,7 +188,7 @@ def test_a_program_that_fits_needs_no_plan(training):
 
 
 @pytest.mark.slow
-def test_where_nothing_fits_the_floor_is_said(training):
+def test_if_nothing_fits_the_floor_is_printed(training):
     done, found = plan(training, "--memory", "800MiB", "train.py")
     assert done.returncode == 1
     assert found["plan"] is None

@@ -212,7 +212,7 @@ def test_what_backward_allocates_belongs_to_its_layer():
 
 
 @pytest.mark.parametrize("device", [0, "xpu", "nonsense", "cuda:7", "", None])
-def test_a_device_that_is_not_there_is_an_error_that_names_the_devices(device):
+def test_an_unknown_device_is_an_error_that_names_the_devices(device):
     with pytest.raises(ValueError, match=r"no such device: .*; this machine has `cpu`"):
         MemoryTracer(device=device)
 

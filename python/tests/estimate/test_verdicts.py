@@ -93,7 +93,7 @@ HINT = "hint: free space where temporary files go"
 
 @needs_namespaces
 @pytest.mark.parametrize("size", ["64k", "2m"])
-def test_a_full_temporary_folder_is_said_in_a_sentence(cached, size):
+def test_a_full_temporary_folder_is_one_error(cached, size):
     cached.write(SIZES, "p.py")
     full = cached.folder / "full"
     full.mkdir()
@@ -113,7 +113,7 @@ def test_a_full_temporary_folder_is_said_in_a_sentence(cached, size):
         assert HINT in done.stderr.splitlines()[-1]
 
 
-def test_a_temporary_folder_for_small_files_alone_is_said_in_a_sentence(cached):
+def test_a_temporary_folder_for_small_files_only_is_one_error(cached):
     """A limit on the size of files needs no rights; a file in a folder of Python's is small."""
     cached.write(SIZES, "p.py")
     limit = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20,) * 2)"
@@ -239,7 +239,7 @@ GROWS = """
 """
 
 
-def test_after_an_out_of_memory_the_need_of_the_whole_run_is_said(programs):
+def test_after_an_out_of_memory_the_need_of_the_whole_run_is_printed(programs):
     programs.write(GROWS, "grows.py")
     words = ("estimate", "--gpu", "t4", "--memory", "1GiB", "-o", "a.flood", "--force")
     done = programs.floodmark(*words, "--json", "grows.py")

@@ -93,7 +93,7 @@ def test_rows_of_events_and_steps(trace, tmp_path):
         assert int(step["allocated"]) == by_step[int(step["step"])]["end"]
 
 
-def test_what_cannot_be_written_is_said(trace, tmp_path):
+def test_a_failed_write_is_an_error(trace, tmp_path):
     with pytest.raises(ValueError, match="does not show the format; choose one with `to`: `html`"):
         trace.export(tmp_path / "x.json")
     with pytest.raises(ValueError, match="`pdf` is not a format; choose one of `html`, `torch-"):

@@ -33,7 +33,7 @@ def said(done):
 
 
 @pytest.mark.parametrize("path", ["missing/folder/a.flood", "/proc/a.flood", "."])
-def test_a_path_that_cannot_be_written_is_said_once(capsys, tmp_path, monkeypatch, path):
+def test_a_path_that_cannot_be_written_prints_one_warning(capsys, tmp_path, monkeypatch, path):
     monkeypatch.chdir(tmp_path)
     with floodmark.trace(path) as recorder:
         assert torch.ones(10).sum() == 10
@@ -78,7 +78,7 @@ def test_a_limit_on_file_sizes_ends_the_recording_and_not_the_program(programs):
     assert len(said(done)) == 1, done.stderr
 
 
-def test_a_file_that_is_removed_meanwhile_is_said(programs):
+def test_a_file_that_is_removed_meanwhile_is_reported(programs):
     during = "import os; number == 50 and os.remove('a.flood')"
     done = programs.run(busy("a.flood", during=during))
     assert done.stdout == "unharmed True\n"
@@ -114,7 +114,7 @@ def test_a_journal_that_another_program_left_is_not_overwritten(capsys, tmp_path
     assert "hint:" in message
 
 
-def test_an_argument_that_makes_no_sense_is_said_before_anything_runs():
+def test_an_invalid_argument_is_an_error_before_anything_runs():
     with pytest.raises(ValueError, match="no such device"):
         floodmark.trace(devices="gpu")
     with pytest.raises(ValueError, match="a size is a number of bytes"):

@@ -46,7 +46,7 @@ def test_a_validation_is_one_figure_of_its_own(done):
     ]
 
 
-def test_only_the_steps_that_are_asked_for_and_whole_ones(done):
+def test_only_requested_and_complete_steps_are_recorded(done):
     folder, found, _ = done
     assert len(found["some"]) == 3, "six batches, two in a step"
     rows = logged(folder, "some")

@@ -130,7 +130,7 @@ def test_several_steps_as_one_have_the_highest_peak_and_the_last_end():
     assert merged([]) is None
 
 
-def test_a_failure_is_said_once_and_leaves_a_whole_trace(tmp_path, capsys):
+def test_a_failure_prints_one_warning_and_leaves_a_complete_trace(tmp_path, capsys):
     class Loop(Guarded):
         @guarded
         def begin(self):

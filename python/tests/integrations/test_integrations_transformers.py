@@ -58,7 +58,7 @@ def test_between_two_entries_no_peak_is_missed(done):
     assert [figures(entry)[1] for entry in history] == [pair[-1][1] for pair in pairs]
 
 
-def test_only_the_steps_that_are_asked_for(done):
+def test_only_requested_steps_are_recorded(done):
     folder, found, _ = done
     history = [entry for entry in found["some"] if "loss" in entry]
     assert ["memory/cuda0/peak" in entry for entry in history] == [False, True, True, False]

@@ -129,7 +129,7 @@ print(json.dumps(found))
 @pytest.mark.skipif(
     importlib.util.find_spec("transformer_engine_torch") is not None, reason="the extension is here"
 )
-def test_the_stand_in_comes_and_goes_with_the_block(programs):
+def test_the_replaced_extension_exists_only_in_the_block(programs):
     found = json.loads(programs.run(BEHAVIOUR).stdout.splitlines()[-1])
     # Switched off, the package is as it is: without its compiled part it cannot be imported.
     assert found["without"] in ("RuntimeError", "FileNotFoundError")

@@ -285,7 +285,7 @@ def test_a_closure_and_an_optimizer_that_raises_leave_the_phases_in_order(record
     del kept
 
 
-def test_operators_are_named_where_they_are_asked_for(record):
+def test_operators_are_named_if_requested(record):
     with record(ops=True) as recorded:
         kept = torch.randn(40, 40) @ torch.randn(40, 40)
     (product,) = recorded.file.allocations(6400)[-1:]

@@ -22,7 +22,7 @@ def test_a_script_is_recorded_with_its_arguments(programs):
     assert any(Path(row["file"]).samefile(script) and row["bytes"] == 4000 for row in rows), rows
 
 
-def test_five_lines_at_the_end_say_what_was_recorded(programs):
+def test_a_few_lines_at_the_end_name_the_trace_and_the_next_command(programs):
     programs.write("import torch\nkept = torch.ones(1 << 20)", "program.py")
     done = programs.floodmark("run", "program.py")
     assert done.returncode == 0
@@ -47,7 +47,7 @@ def test_five_lines_at_the_end_say_what_was_recorded(programs):
     ("source", "why"),
     [("print(1)", "did not import torch"), ("import torch", "allocated no tensor")],
 )
-def test_a_program_without_events_is_said_and_no_question_follows(programs, source, why):
+def test_a_program_without_events_is_reported_without_a_next_command(programs, source, why):
     programs.write(source, "idle.py")
     done = programs.floodmark("run", "-o", "idle.flood", "idle.py")
     assert done.returncode == 0
@@ -57,7 +57,7 @@ def test_a_program_without_events_is_said_and_no_question_follows(programs, sour
     assert "see what filled it" not in done.stderr
 
 
-def test_a_program_that_could_not_be_started_is_said_so(programs):
+def test_a_program_that_could_not_start_is_reported(programs):
     programs.write("", "package/__init__.py")
     programs.write("import torch\nkept = torch.ones(9)", "busy.py")
     for words in (["-m", "absent"], ["-m", "package"], ["-m", "package.absent"], ["package"]):

@@ -157,7 +157,7 @@ def test_threads_open_and_close_windows_of_their_own():
     assert outer.trace.summary()["events"] >= 4 * 20 * 2
 
 
-def test_each_window_has_the_options_that_it_asked_for(tmp_path):
+def test_each_window_has_its_own_options(tmp_path):
     layers = model()
     with (
         floodmark.trace(tmp_path / "plain.flood", devices="cpu", stacks=False) as plain,
@@ -212,7 +212,7 @@ def test_what_is_read_while_a_window_is_open_is_what_it_has_when_closed(tmp_path
     assert seen[0]["events"] < seen[1]["events"] < seen[2]["events"]
 
 
-def test_a_window_without_a_file_gets_one_when_its_path_is_asked_for(tmp_path):
+def test_a_window_without_a_file_gets_one_when_its_path_is_read(tmp_path):
     with floodmark.trace(devices="cpu") as window:
         kept = torch.zeros(4321)
     read = floodmark.Trace.open(window.path)

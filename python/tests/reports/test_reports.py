@@ -219,7 +219,7 @@ def test_a_question_that_makes_no_sense_is_answered_with_the_way_out(trace):
         trace.oom("cpu").by_line()
 
 
-def test_a_file_that_is_no_trace_is_said_so(tmp_path, path):
+def test_a_file_that_is_no_trace_is_an_error(tmp_path, path):
     with pytest.raises(FileNotFoundError, match="missing"):
         floodmark.Trace.open(tmp_path / "missing.flood")
     with pytest.raises(floodmark.FloodmarkError, match="folder, not a regular file"):
@@ -234,7 +234,7 @@ def test_a_file_that_is_no_trace_is_said_so(tmp_path, path):
     assert floodmark.Trace.open(other).summary()["losses"]
 
 
-def test_an_old_moment_can_be_asked_for(trace):
+def test_an_earlier_time_can_be_reported(trace):
     seconds = trace.summary()["seconds"]
     early = trace.at(0.0, "cpu").by_line()
     late = trace.at(seconds, "cpu").by_line()

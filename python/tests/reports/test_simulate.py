@@ -49,7 +49,7 @@ def test_one_recording_answers_for_other_settings(varlen):
     assert [run["alloc_conf"] for run in varlen.simulate()] == [""]
 
 
-def test_a_smaller_card_runs_out(varlen):
+def test_a_smaller_gpu_runs_out_of_memory(varlen):
     tight = truth("default-tight")
     memory = int(tight["total"] * tight["fraction"])
     (run,) = varlen.simulate(memory=memory)
@@ -121,7 +121,7 @@ def test_the_command_line_tells_the_same(programs, words, name, ask):
     assert "<script" not in html
 
 
-def test_what_is_no_snapshot_is_said_so(tmp_path):
+def test_a_file_that_is_no_snapshot_is_an_error(tmp_path):
     other = tmp_path / "other.pickle"
     for content in (b"\x80\x04]\x94(K\x01K\x02e.", b"\x80\x04}\x94\x8c\x08seg"):
         other.write_bytes(content)

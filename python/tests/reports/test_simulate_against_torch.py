@@ -95,7 +95,7 @@ def test_a_simulation_comes_to_what_torch_comes_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
-def test_a_smaller_card_fails_at_the_same_request(tmp_path: Path, settings: str) -> None:
+def test_a_smaller_gpu_fails_at_the_same_request(tmp_path: Path, settings: str) -> None:
     run_by_torch(tmp_path, 2, "", "default.flood")
     words = [
         "estimate",

@@ -25,7 +25,7 @@ const TWO_STEPS: &str = "
     step";
 
 #[test]
-fn a_card_says_who_made_it_and_how_long_it_stayed() {
+fn a_card_has_the_location_and_the_lifetime_of_its_allocation() {
     let card = card(TWO_STEPS, 0);
     assert_eq!((card.bytes, card.requested), (Bytes(2 << 20), Bytes(1_500_000)));
     assert_eq!((card.module.as_deref(), card.op.as_deref()), (Some("layers.0"), Some("aten::mm")));

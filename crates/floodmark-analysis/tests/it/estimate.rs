@@ -193,7 +193,7 @@ fn each_device_has_its_own() {
 }
 
 #[test]
-fn a_recording_of_a_real_card_is_no_estimate() {
+fn a_recording_of_a_real_gpu_is_no_estimate() {
     assert_eq!(estimate(&trace(STEP)), Err(QuestionError::NoPhantom));
 }
 

@@ -267,7 +267,7 @@ fn pause_and_help_are_seen() {
 }
 
 #[test]
-fn what_is_missing_is_said_above_the_devices() {
+fn lost_events_are_shown_above_the_devices() {
     let mut shown = Shown::new(TRAINING, 80, 24);
     shown.trace.losses.0.push(floodmark_trace::Loss::MissingFrames(3));
     shown.draw();

@@ -362,7 +362,7 @@ fn one_recording_tells_what_other_settings_reserve() {
 }
 
 #[test]
-fn one_recording_tells_when_a_smaller_card_runs_out() {
+fn a_recording_shows_when_a_smaller_gpu_runs_out_of_memory() {
     let varlen = Recording::open("allocator/default-varlen");
     let tight = truth("allocator/default-tight");
     let limit = limit(&tight);

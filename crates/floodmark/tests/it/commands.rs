@@ -45,7 +45,7 @@ fn a_report_is_the_peak_by_line() {
 }
 
 #[test]
-fn a_report_has_eight_groupings() {
+fn groupings_of_a_report_print_as_tables() {
     let folder = training();
     insta::assert_snapshot!(folder.stdout("report x.flood --by stack"), @"
     Peak of cuda:0: 15.00 MiB allocated, 16.00 MiB reserved, in step 0, backward of layers.0.fc, at 0.008 s

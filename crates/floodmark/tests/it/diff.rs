@@ -281,7 +281,7 @@ fn json_and_csv_have_plain_numbers() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_said() {
+fn incomparable_traces_are_an_error() {
     let folder = both().with("cpu.flood", "alloc a cpu 1KiB at a.py:1");
     insta::assert_snapshot!(folder.run("diff a.flood cpu.flood"), @"
     exit 1
@@ -375,7 +375,7 @@ fn of_two_folders_the_same_rank_is_compared() {
 }
 
 #[test]
-fn what_is_missing_is_said_of_each_trace() {
+fn lost_events_are_shown_for_each_trace() {
     let mut truncated = floodmark_testing::script::file(AFTER);
     truncated.truncate(truncated.len() - 3);
     let folder = Folder::new().with("a.flood", BEFORE).with_bytes("b.flood", &truncated);

@@ -46,7 +46,7 @@ fn what_is_there_is_not_replaced() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_said() {
+fn an_unknown_device_is_reported() {
     insta::assert_snapshot!(folder().run("export x.flood --to torch-snapshot --device cuda:3"), @"
     exit 1
     --- stderr
@@ -162,7 +162,7 @@ fn tables_of_all_ranks_are_one_folder() {
 }
 
 #[test]
-fn a_rank_on_which_nothing_happened_is_left_out_and_said() {
+fn a_rank_without_events_is_left_out_and_reported() {
     let folder = ranks().with("run/rank-0003.flood", "step");
     insta::assert_snapshot!(folder.run("export run --to parquet"), @"
     exit 0

@@ -119,7 +119,7 @@ fn a_program_that_frees_its_allocations_has_no_suspects() {
 }
 
 #[test]
-fn what_cannot_be_answered_is_said() {
+fn an_unanswerable_question_is_an_error() {
     let folder = Folder::new().with("x.flood", &steps(3, |_| String::new()));
     insta::assert_snapshot!(folder.run("leaks x.flood"), @"
     exit 1

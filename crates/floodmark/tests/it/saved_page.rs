@@ -22,14 +22,14 @@ fn several_traces_become_one_file() {
 }
 
 #[test]
-fn a_page_goes_to_stdout_where_that_is_said() {
+fn a_page_goes_to_stdout_if_requested() {
     let folder = Folder::new().with("a.flood", SCRIPT);
     assert!(folder.stdout("export a.flood --to html -o -").starts_with("<!doctype html>"));
     assert!(!folder.path().join("-").exists());
 }
 
 #[test]
-fn a_page_is_not_replaced_unless_that_is_said() {
+fn a_page_is_not_replaced_without_force() {
     let folder = Folder::new().with("a.flood", SCRIPT).with_bytes("a.html", b"mine");
     let refused = folder.command("export a.flood --to html").output().unwrap();
     assert_eq!(refused.status.code(), Some(1));

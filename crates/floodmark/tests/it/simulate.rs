@@ -78,7 +78,7 @@ fn settings_are_compared_with_the_recording() {
 }
 
 #[test]
-fn a_smaller_card_may_be_too_small() {
+fn a_smaller_gpu_may_be_too_small() {
     let folder = folder();
     insta::assert_snapshot!(folder.run("simulate spread.flood --memory 50MiB --alloc-conf expandable_segments:True --alloc-conf max_split_size_mb:64"), @"
     exit 0

@@ -217,7 +217,7 @@ def test_the_trace_is_simulated_judged_and_exported(found: Any) -> None:
     assert found["exported"] > 1000
 
 
-def test_a_small_card_is_too_small(found: Any) -> None:
+def test_a_program_does_not_fit_on_a_small_gpu(found: Any) -> None:
     assert found["oom"].startswith("CUDA out of memory. Tried to allocate 1024.00 MiB.")
     answer = found["oom_estimate"]
     assert (answer["fits"], answer["ended"]) == (False, "out_of_memory")

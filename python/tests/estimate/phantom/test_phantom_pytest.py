@@ -91,7 +91,7 @@ def test_outcomes_output_and_fixtures_come_back_as_from_here(pytester):
             pass
 
         @pytest.mark.gpu_memory(gpu="h300")
-        def test_wrong_card():
+        def test_an_unknown_gpu():
             pass
         """,
         test_b="def test_after(kept):\n    assert kept == 'kept'\n",
