@@ -22,7 +22,7 @@ import machine
 HERE = Path(__file__).resolve().parent
 RECORDINGS = HERE.parent / "fixtures" / "recordings" / "zoo"
 QUICK = ["neumf", "t5_small", "resnet18_fp32"]
-#: The second step has all that later ones have; the third is for the clock.
+#: The second step allocates the same as later ones; the third is timed.
 STEPS, TIMED_STEPS = 2, 3
 #: A step against one of `FakeTensorMode` alone, at most; `MemTracker`'s against ours, at least.
 MOST_TIMES_PLAIN, LEAST_TIMES_FASTER = 1.5, 8.0
@@ -41,14 +41,14 @@ def run(way: str, name: str, steps: int) -> dict[str, Any]:
 
 
 def recorded_peak(name: str) -> int:
-    """What the H200 had allocated at most, in any phase of any step."""
+    """The highest allocated bytes of the H200 in any phase of any step."""
     steps = json.loads((RECORDINGS / f"{name}.json").read_text())["steps"]
     phases = [one for step in steps for one in step.values() if isinstance(one, dict)]
     return max(int(phase["peak"]) for phase in phases)
 
 
 def fastest(found: list[dict[str, Any]]) -> float | None:
-    """The fastest step's seconds of the processor, of all runs that went well."""
+    """The processor seconds of the fastest step of all successful runs."""
     seconds = [step[1] for one in found if "steps" in one for step in one["steps"]]
     return min(seconds, default=None)
 
@@ -71,7 +71,7 @@ def of_zoo(names: list[str]) -> list[dict[str, Any]]:
 
 
 def of_llama(is_quick: bool) -> dict[str, Any]:
-    """A Llama's step in all ways; plain and ours take turns."""
+    """A step of a Llama in all ways; plain fake tensors and ours alternate."""
     runs: dict[str, list[dict[str, Any]]] = {"plain": [], "fake": []}
     for _ in range(1 if is_quick else 2):
         for way in ("plain", "fake"):

@@ -34,7 +34,7 @@ def phase(_name: str) -> Iterator[None]:
 
 
 def zoo(name: str) -> tuple[Any, Any, Step]:
-    """A model that an H200 has recordings of, its optimizer where it is known, and a step."""
+    """A model with recordings of an H200, its optimizer if known, and a step."""
     import torch
 
     sys.path.insert(0, str(HERE.parent / "fixtures" / "zoo"))
@@ -100,7 +100,7 @@ def ours(engine: str, build: Callable[[], Any], steps: int) -> dict[str, Any]:
 
 
 def fair(fake: Any, stack: ExitStack) -> None:
-    """What torch's own ways lack, for the time of the run."""
+    """Patch what torch's own fake tensors lack, for the time of the run."""
     import torch
     from torch.optim import optimizer as optimizers
     from torch.utils import _foreach_utils as foreach
@@ -124,14 +124,14 @@ def fair(fake: Any, stack: ExitStack) -> None:
 
 
 def read_nothing() -> None:
-    """A model of transformers looks for packed sequences, and would read a value."""
+    """Keep models of transformers from searching for packed sequences, which reads a value."""
     from transformers import masking_utils
 
     masking_utils.find_packed_sequence_indices = lambda _positions: None
 
 
 def reading() -> Any:
-    """A mode that answers zero for a number that is read and that torch does not know."""
+    """A mode that returns zero for a number that the program reads and torch does not know."""
     import torch
     from torch._subclasses.fake_tensor import DataDependentOutputException
     from torch.utils._python_dispatch import TorchDispatchMode

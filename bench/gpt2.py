@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True)
 class Config:
-    """How large; GPT-2 small unless said otherwise."""
+    """The size of a model; GPT-2 small by default."""
 
     layers: int = 12
     heads: int = 12
@@ -26,7 +26,7 @@ class Config:
     dropout: float = 0.1
 
 
-#: Small enough for a check that is to take a second.
+#: Small enough for a check of one second.
 TINY = Config(layers=4, heads=4, width=256, vocabulary=8192, context=256)
 
 
@@ -116,6 +116,6 @@ class Training:
         tell("zero_grad")
 
     def wait(self) -> None:
-        """Until the device has finished its work."""
+        """Wait until the device has finished."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()

@@ -24,7 +24,7 @@ import machine
 
 HERE = Path(__file__).resolve().parent
 
-#: What it is, the words after `estimate`, and whether it must fit.
+#: Description, arguments of `estimate`, and whether it must fit.
 ROWS = [
     ("Llama 7B, one GPU", ["llama.py", "7b"], True),
     ("Llama 70B, one GPU", ["llama.py", "70b"], False),
@@ -59,7 +59,7 @@ def main() -> int:
     lines, missed = [], []
     for what, words, must_fit in ROWS:
         found = run(words, str(Path(args.floodmark).resolve()))
-        # The most of all children so far; they grow from row to row, or stay.
+        # The highest of all children so far.
         memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         answer, seconds = found["answer"], found["seconds"]
         fits = answer["fits"]

@@ -59,7 +59,7 @@ def measured(steps: int) -> tuple[list[float], list[float]]:
     plain: list[float] = []
     profiled: list[float] = []
     for count in [3] + [5] * (steps // 5):
-        # A turn of each; the first ones are not counted.
+        # Alternate both; the first turns are a warm-up.
         turn = [machine.seconds(step) for _ in range(count)]
         with contextlib.redirect_stdout(io.StringIO()):
             traced = profiled_turn(model, step, count)

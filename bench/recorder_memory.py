@@ -1,4 +1,4 @@
-"""What the recorder holds in a program, against `--max-memory`.
+"""The memory of the recorder in a program, compared with `--max-memory`.
 
     python bench/recorder_memory.py
 
@@ -26,7 +26,7 @@ import machine
 
 MIB = 1 << 20
 LIMITS_MIB = (16, 32, 64, 256)
-#: Called by a case when it holds most.
+#: Called by a case at its peak.
 Measure = Callable[[], None]
 
 
@@ -85,7 +85,7 @@ def live_tensors(scale: float, measure: Measure) -> None:
 
 
 def many_events(scale: float, measure: Measure) -> None:
-    """Faster than the writer writes."""
+    """Produce events faster than the writer writes them."""
     import torch
 
     for _ in range(int(500_000 * scale)):
@@ -120,7 +120,7 @@ def held_bytes() -> int:
 def in_child(
     work: Callable[[Measure], None], limit_mib: int | None, folder: Path
 ) -> dict[str, Any]:
-    """What a child holds, and how its recording ended."""
+    """The memory of a child, and the end of its recording."""
     gc.collect()
     answer = folder / "answer.json"
     child = os.fork()
@@ -176,7 +176,7 @@ def measure_case(
 
 
 def measure_empty(folder: Path) -> int:
-    """What a recording holds in which nothing happens."""
+    """The memory of a recording without events."""
     empty = in_child(lambda measure: measure(), LIMITS_MIB[-1], folder)["bytes"]
     idle = in_child(lambda measure: measure(), None, folder)["bytes"]
     return int(empty) - int(idle)
@@ -209,7 +209,7 @@ def main() -> int:
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        # What a first recording loads stays loaded in all children.
+        # Libraries that the first recording loads stay loaded in all children.
         with floodmark.trace(Path(folder) / "first.flood"):
             torch.empty(10)
         floodmark.Trace.open(Path(folder) / "first.flood").summary()

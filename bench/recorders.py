@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 Recorder = Callable[[nn.Module], AbstractContextManager[Any]]
 
-#: What the last recording of floodmark had in it, by the name of the recorder.
+#: The events and bytes of the last recording of floodmark, by the name of the recorder.
 last_summary: dict[str, dict[str, Any]] = {}
 
 
@@ -78,7 +78,7 @@ def profiler(_: nn.Module) -> Iterator[None]:
 
 
 def _totals() -> tuple[int, int]:
-    """Allocated and reserved, or what comes next to it on the CPU."""
+    """Allocated and reserved bytes, or the nearest figures on the CPU."""
     if torch.cuda.is_available():
         return torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
     with open("/proc/self/statm") as file:
@@ -88,7 +88,7 @@ def _totals() -> tuple[int, int]:
 
 @contextmanager
 def layer_hooks(model: nn.Module) -> Iterator[None]:
-    """Ask for the totals when a layer begins and when it ends; keep a bounded list."""
+    """Read the totals when a layer begins and when it ends; keep a bounded list."""
     events: deque[tuple[Any, ...]] = deque(maxlen=100_000)
     lock = threading.Lock()
     began = time.perf_counter()

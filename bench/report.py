@@ -44,7 +44,7 @@ def record(path: Path, events: int) -> dict[str, Any]:
     chance = random.Random(0)
 
     def step() -> None:
-        # No two steps are alike, or the file would be smaller than real ones.
+        # Steps differ, or the file would be smaller than real ones.
         x = torch.randn(chance.randint(1, 8), chance.randint(1, 64), 32)
         model(x).square().mean().backward()
         optimizer.step()
@@ -53,7 +53,7 @@ def record(path: Path, events: int) -> dict[str, Any]:
     with floodmark.trace(path.with_name("trial.flood")) as trial:
         for _ in range(20):
             step()
-    # The first step makes states and is longer: a few steps more than that says.
+    # The first step allocates states and has more events: add some steps.
     steps = int(events / (trial.trace.summary()["events"] / 20) * 1.05) + 20
     before = time.perf_counter()
     with floodmark.trace(path) as recording:

@@ -49,7 +49,7 @@ def enlarge(snapshot: dict[str, Any], least_bytes: int, one_bytes: int) -> dict[
     for event in made.values():
         seam += [{**event, "action": "free_requested"}, {**event, "action": "free_completed"}]
     seam += [{**event, "action": "alloc"} for event in missing.values()]
-    # An event that shares all of its texts takes less than one that brings them.
+    # An event whose texts exist already needs fewer bytes.
     rounds = least_bytes * 6 // (one_bytes * 5) + 2
     length = events[-1]["time_us"] - events[0]["time_us"] + 1
     story = []
@@ -95,7 +95,7 @@ def look_at(name: str, path: Path, args: argparse.Namespace, times: int) -> dict
     seconds = json.loads(answer)
     rates = subprocess.run([args.rates, path], check=True, capture_output=True, text=True).stdout
     size = path.stat().st_size
-    # The file's own bytes are not held, so none are taken off.
+    # The file's own bytes are not in memory, so nothing is subtracted.
     beyond = json.loads(rates)["open_memory"]
     return {
         "name": name,
@@ -175,7 +175,7 @@ def main() -> int:
 
 
 def make_large(path: Path, large: Path) -> None:
-    """In a process of its own: it takes some gigabytes."""
+    """Write the large file in a process of its own, which needs some gigabytes."""
     code = (
         "import gc, pickle, sys; gc.disable(); sys.path.insert(0, sys.argv[3]);"
         "from snapshot import LARGE_BYTES, enlarge; from pathlib import Path;"

@@ -35,10 +35,10 @@ SHORT_THREADS = 5000
 
 @dataclass(frozen=True)
 class Case:
-    """Work, and what its ratio must be."""
+    """Work, and the limit of its ratio."""
 
     name: str
-    #: What the case does once; returns how many allocations that are.
+    #: Does the work once; returns the number of allocations.
     work: Callable[[], int]
     #: The least rate, or the longest time, as a ratio to the untraced work.
     least_rate: float | None = None
@@ -70,7 +70,7 @@ def scripted(each: int) -> dict[str, Callable[[], int]]:
     import torch
 
     def allocate(count: int, size: int) -> list[torch.Tensor]:
-        # Without a place to keep it, the compiler removes the allocation.
+        # Without a reference to it, the compiler removes the allocation.
         kept = [torch.empty([1])]
         for _ in range(count):
             kept[0] = torch.empty([size])
@@ -84,7 +84,7 @@ def scripted(each: int) -> dict[str, Callable[[], int]]:
         return total
 
     with warnings.catch_warnings():
-        # TorchScript is on its way out, and has no successor that runs without Python's lock.
+        # TorchScript is deprecated, and has no successor that runs without the GIL.
         warnings.simplefilter("ignore")
         loops = {"allocate": torch.jit.script(allocate), "add": torch.jit.script(add)}
 
@@ -121,7 +121,7 @@ def training_step(layers: int) -> Callable[[], int]:
     made: list[gpt2.Training] = []
 
     def work() -> int:
-        # Made in the first turn, which is not measured: the other cases need no model.
+        # Created in the first turn, which is not measured: other cases need no model.
         if not made:
             config = gpt2.Config(layers=layers)
             made.append(gpt2.Training(config, batch=1, length=64, device="cpu"))
@@ -146,7 +146,7 @@ def cases(scale: float, layers: int, rounds: int | None) -> list[Case]:
 
 @dataclass
 class Figures:
-    """What one turn of the work took."""
+    """The figures of one turn."""
 
     seconds: float
     cpu: float
@@ -163,7 +163,7 @@ def turn(work: Callable[[], int], folder: Path, *, traced: bool) -> Figures:
     from floodmark import _core
 
     gc.collect()
-    # After a recording the hooks stay for some seconds, for the next one: untraced is without them.
+    # Hooks stay for some seconds after a recording: remove them for untraced turns.
     _core.disarm()
     cpu, before = time.process_time(), faults()
     path = folder / "bench.flood"

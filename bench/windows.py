@@ -96,7 +96,7 @@ def opening(passes: int) -> list[list[str]]:
                 before_end = time.perf_counter()
                 window.stop()
                 end = time.perf_counter()
-                # The first ones make what is made once.
+                # The first ones also initialise what is shared.
                 if number >= 3:
                     opened.append(middle - begin)
                     closed.append(end - before_end)

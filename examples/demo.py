@@ -21,9 +21,9 @@ STEPS = 4
 
 
 def train(device: str) -> None:
-    """Train as any program does, without a call of floodmark."""
+    """Train without calling floodmark."""
     torch.manual_seed(0)
-    # So small a model gains nothing from more threads, and a busy machine loses by them.
+    # A small model is no faster with more threads, and slower on a busy machine.
     torch.set_num_threads(1)
     config = ModelConfig(vocabulary=4096, context=128, layers=4, heads=4, width=128, dropout=0.1)
     model = GPT(config).to(device)
@@ -38,12 +38,12 @@ def train(device: str) -> None:
 
 
 def shown(path: Path) -> str:
-    """A path as the user would type it."""
+    """A path relative to the current folder."""
     return str(path.relative_to(FOLDER.parent))
 
 
 def floodmark(*words: str) -> None:
-    """Run the program, and show how it is called."""
+    """Print a command, and run it."""
     print(f"\n$ floodmark {' '.join(words)}\n", flush=True)
     done = subprocess.run([sys.executable, "-m", "floodmark", *words], cwd=FOLDER.parent)
     if done.returncode:

@@ -49,7 +49,7 @@ class Shown:
         return "fixtures/" in self.command and "examples/" not in self.command
 
     def agrees_with(self, printed: str) -> bool:
-        """Whether the page shows what was printed, as far as it must."""
+        """Whether the shown output matches the printed one."""
         if not self.output:
             return True
         if self.is_about_a_fixture():
@@ -58,7 +58,7 @@ class Shown:
 
 
 def first_line(output: str) -> str:
-    """The first line, with all numbers alike and blanks as one."""
+    """The first line, with numbers and white space normalised."""
     line = output.partition("\n")[0]
     return " ".join(NUMBER.sub("0", line).split())
 
@@ -88,7 +88,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def run_page(page: str) -> tuple[str, list[str]]:
-    """The page with the output of today, and what is wrong with the one it has."""
+    """The page with the current output, and the problems of the one it has."""
     printed: list[Shown] = []
     problems = []
     with tempfile.TemporaryDirectory() as name:

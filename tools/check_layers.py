@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def read_metadata() -> dict[str, Any] | None:
-    """What cargo knows of the workspace, or `None` after an error message."""
+    """The metadata of the workspace from cargo, or `None` after an error."""
     command = ["cargo", "metadata", "--no-deps", "--format-version", "1", "--offline"]
     answer = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     if answer.returncode != 0:

@@ -31,7 +31,7 @@ PLACEHOLDER = re.compile(r"[A-Z]{2,}")
 
 
 def problems(pages: Mapping[str, str], files: Iterable[str]) -> list[str]:
-    """What each page names and the repository lacks; `files` are paths from its root."""
+    """The links and paths of each page that do not exist; `files` are paths from the root."""
     known = frozenset(files)
     folders = frozenset(folder for path in known for folder in parents(path))
     found = []

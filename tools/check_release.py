@@ -1,4 +1,4 @@
-"""Keeps what a release says of itself in agreement: version, tag, change log, addresses.
+"""Checks that version, tag, change log and manifests of a release agree.
 
 Sees: Cargo.toml, pyproject.toml, CHANGELOG.md, the manifests of the crates. `--tag v1.2.3` asks
 for that version; `--notes` prints its part of the change log. Exit status 0 when all agrees, 1

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tracked_files import tracked_files
 
-# All files here are part of a build: sources, the page, fonts, profiles, lists of names.
+# All files in these folders are part of a build: sources, the page, fonts, profiles, lists.
 FOLDERS = ("crates/", "python/floodmark/")
 FILES = {
     "Cargo.lock",

@@ -32,7 +32,7 @@ FOLDERS = {("crates/floodmark-python/", ".rs"): 1400}
 
 @dataclass
 class Verdict:
-    """What is too long, and what soon will be."""
+    """Files that are too long, and files that soon will be."""
 
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Keeps words out of the sources that readers of PyTorch would have to translate.
+"""Keeps expressions out of the sources that a PyTorch engineer would not use.
 
 Sees: the text files under version control. `WORDS` and `NAMES` have what is refused and what to
 write instead. A phrase is found across two lines of a comment. Exit status 0 when there is none, 1
@@ -109,6 +109,14 @@ NAMES = {
         "a verb with its object, such as `add_segment` or `allocate_results`"
     ),
     r"fn of(?:<[^>]*>)?\(": "`from_report`, `line_of`: what is made, or of what",
+    r"(?:def|function) (?:_?let_|let[A-Z])\w+": "a verb of its own, such as `_support_module_to`",
+    r"def (?!test_)\w*(?:give_way|out_of_sight|what_has_begun|stand_ins?)\b": (
+        "`restore`, `without_program_state`, `replacements`: what it returns or does"
+    ),
+    r"function (?:Said|Cure|FreePieces|isCalledOff|standsAt\w+)\b": (
+        "what it is, such as `ChosenRank`, `Remedy` or `isCancelled`"
+    ),
+    r"readonly says\b|\bsays=\{": "`hint`, `text` or `sentence`",
     **{
         rf"(?:\w+_)?(?:{part})(?:_\w+)?\b": instead
         for part, instead in {

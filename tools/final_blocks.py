@@ -1,4 +1,4 @@
-"""Write how blocks lie at the end of a torch memory snapshot, as plain text.
+"""Write the blocks at the end of a torch memory snapshot as plain text.
 
 Usage: python tools/final_blocks.py fixtures/recordings/{allocator,zoo}/*.pickle.gz
 

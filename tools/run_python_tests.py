@@ -39,7 +39,7 @@ class Claims:
     def _claimed(self, session: pytest.Session) -> Iterator[pytest.Item]:
         by_file = groupby(session.items, key=lambda item: item.path)
         files = [(path, list(items)) for path, items in by_file]
-        # Files with the most tests first: what is left at the end is small.
+        # Files with the most tests first, so that the last ones are short.
         for path, items in sorted(files, key=lambda file: -len(file[1])):
             if self._claim(path):
                 yield from items

@@ -1,4 +1,4 @@
-"""The pages of the documentation's site that do not lie in `docs`, and links between all pages.
+"""Adds files outside `docs` to the site of the documentation, and adapts links between pages.
 
 A hook of mkdocs. A page of `docs` may link to any file of the repository, as in a checkout. On the
 site, a linked Markdown file is a page below `repository/`, an example is a page with its code, and
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = "docs/"
 OUTSIDE = "repository/"
-#: Pages that are on the site although no page of `docs` links to them.
+#: Pages of the site to which no page of `docs` links.
 ALWAYS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 #: Where `make gallery` saves pages. Most are too large for the repository.
@@ -38,7 +38,7 @@ LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^()\s]+)\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Replace folders in the navigation by their pages, and find where the source can be read."""
+    """Replace folders in the navigation by their pages, and find the address of the source."""
     config.extra["source_url"] = source_url((ROOT / "pyproject.toml").read_text("utf-8"))
     config.nav = [with_pages(entry) for entry in config.nav or []]
     return config
@@ -89,7 +89,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead the links of a page to pages of the site."""
+    """Replace the links of a page by links to pages of the site."""
     return with_links(
         markdown,
         page.file.src_uri,
@@ -153,17 +153,17 @@ def resolved(name: str, target: str) -> tuple[str | None, str]:
 
 
 def page_path(name: str) -> str:
-    """Where mkdocs has a file: an example is a Markdown page."""
+    """The path of a file in mkdocs: an example is a Markdown page."""
     return site_path(name) + (".md" if name.endswith(".py") else "")
 
 
 def site_path(name: str) -> str:
-    """Where mkdocs has a file of the repository."""
+    """The path in mkdocs of a file of the repository."""
     return name.removeprefix(DOCS) if name.startswith(DOCS) else OUTSIDE + name
 
 
 def repository_path(path: str) -> str:
-    """The file of the repository that mkdocs has there."""
+    """The file of the repository at a path in mkdocs."""
     if path.startswith(OUTSIDE):
         return path.removeprefix(OUTSIDE)
     return DOCS + path

@@ -97,19 +97,19 @@ def run(change: str) -> dict[str, Any]:
 
 
 def changes_in(folder: Path) -> list[dict[str, Any]]:
-    """What the changes of a recorded program were applied to, as its trace says it."""
+    """The changes in the trace of a recorded program, with what they were applied to."""
     trace = next(iter(sorted(folder.glob("*.flood"))), None)
     return [] if trace is None else floodmark.Trace.open(trace).header.get("changes", [])
 
 
 def gpus() -> int:
-    """How many GPUs this machine has."""
+    """The number of GPUs of this machine."""
     command = [sys.executable, "-c", "import torch; print(torch.cuda.device_count())"]
     return int(subprocess.run(command, capture_output=True, text=True).stdout or 0)
 
 
 def share_off(row: dict[str, Any]) -> float | None:
-    """By how much the measured peak of allocated bytes differs; None where one is missing."""
+    """The relative difference of the measured peak of allocated bytes; None if one is missing."""
     simulated, measured = row.get("simulated", {}), row.get("measured", {})
     if "peak_allocated" not in simulated or "peak_allocated" not in measured:
         return None

@@ -1,4 +1,4 @@
-"""What a rank must hold of a model, worked out from the model's shapes and the rule that splits it.
+"""The memory of a rank, computed from the model's shapes and the rule that splits it.
 
 Nothing here looks at an estimate. Sees: `distributed_programs`' model, on `meta`. All sizes are of
 float32, and rounded as CUDA's allocator rounds.
@@ -36,7 +36,7 @@ def _model(stage: int = 0, stages: int = 1) -> Any:
 
 
 def _units(model: Any) -> list[list[Shape]]:
-    """What `fully_shard` was called for: each layer, and the rest."""
+    """The modules for which `fully_shard` was called: each layer, and the rest."""
     blocks = [_shapes(block) for block in model.blocks]
     inside = {id(p) for block in model.blocks for p in block.parameters()}
     rest = [tuple(p.shape) for p in model.parameters() if id(p) not in inside]
@@ -44,12 +44,12 @@ def _units(model: Any) -> list[list[Shape]]:
 
 
 def _padded(shape: Shape, world: int) -> Shape:
-    """Rows are dealt out in equal parts; what the last ranks lack is filled up."""
+    """The shape of a shard: rows are split in equal parts, and the last ones are padded."""
     return (-(-shape[0] // world), *shape[1:])
 
 
 def _share(shape: Shape, world: int, rank: int) -> Shape:
-    """The rows that are really there."""
+    """The shape of a shard without padding."""
     part = -(-shape[0] // world)
     return (max(0, min(part, shape[0] - rank * part)), *shape[1:])
 

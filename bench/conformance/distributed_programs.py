@@ -132,7 +132,7 @@ def batch_of(device: Any, batch: int) -> tuple[Any, Any]:
 
 
 class Steps:
-    """Trains, and tells what was allocated after each step."""
+    """Trains, and records the allocated bytes after each step."""
 
     def __init__(self, device: Any, level: Callable[[], tuple[int, int]]) -> None:
         self.device, self._level = device, level
@@ -189,7 +189,7 @@ def ddp(steps: Steps, **options: Any) -> None:
 
 
 def ddp_views(steps: Steps) -> None:
-    """Replicas whose gradients lie in the buckets."""
+    """Replicas whose gradients are views of the buckets."""
     ddp(steps, gradient_as_bucket_view=True, bucket_cap_mb=4)
 
 

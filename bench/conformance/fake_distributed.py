@@ -47,8 +47,8 @@ REAL_WAY, REAL_WORLD = "fsdp2", 4
 REAL = [(REAL_WAY, REAL_WORLD, rank, "cpu") for rank in range(REAL_WORLD)]
 MOST_PHANTOM, MOST_REAL = 0.01, 0.02
 
-#: The allocator keeps no rest of a block, so that sizes are those of tensors; and cuBLAS keeps no
-#: workspace, which has nothing to do with ranks.
+#: Expandable segments, so that blocks have the sizes of tensors; no workspace of cuBLAS, which does
+#: not depend on ranks.
 SETTINGS = {
     "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
     "CUBLAS_WORKSPACE_CONFIG": ":0:0",
@@ -143,7 +143,7 @@ def play(way: str, path: str) -> dict[str, Any]:
 
 
 def forms(runs: list[list[Any]]) -> list[dict[str, int]]:
-    """What each rank must hold."""
+    """The closed form of each rank."""
     import distributed_closed_forms
 
     return [distributed_closed_forms.FORMS[way](world, rank) for way, world, rank in runs]
@@ -243,7 +243,7 @@ def against_real(runs: Runs, fake: dict[Any, Any], missed: list[str]) -> list[li
 
 
 def main() -> int:
-    """All of it."""
+    """Run all comparisons; returns the exit status."""
     parser = machine.arguments(__doc__)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--floodmark", help="where the package lies")

@@ -30,7 +30,7 @@ sys.path.insert(0, str(BENCH))
 import gpt2  # noqa: E402
 
 DEVICE = "cuda:0"
-#: Nothing is allocated for so long around a reading: it is found in the trace by its time.
+#: The pause around a reading, which is found in the trace by its time.
 QUIET_SECONDS = 0.04
 
 facts: list[tuple[bool, str]] = []
@@ -54,7 +54,7 @@ def recording(**options: Any) -> Iterator[floodmark.Recorder]:
 
 
 class Readings:
-    """What torch says at some moments, to be compared with the trace afterwards."""
+    """torch's statistics at some times, to compare with the trace afterwards."""
 
     def __init__(self) -> None:
         self.taken: list[dict[str, Any]] = []
@@ -139,7 +139,7 @@ def totals() -> None:
 
 
 def busy_steps() -> None:
-    """The same without pauses, so that nothing hides in them: end and peak."""
+    """Steps without pauses: end and peak."""
     with recording() as recorder:
         recorder.start()
         training = tiny()
@@ -156,7 +156,7 @@ def busy_steps() -> None:
 
 
 def other_backend(word: str) -> None:
-    """An allocator that does not report all: the program runs, and the trace says so."""
+    """An allocator that does not report everything: the program runs, and the trace has a note."""
     with recording() as recorder:
         recorder.start()
         training = tiny()
@@ -271,7 +271,7 @@ def streams() -> None:
 
 
 def out_of_memory() -> None:
-    """The exception reaches the user; the failed request and who held what are in the trace."""
+    """The exception reaches the user; the trace has the failed request and what was live."""
     torch.cuda.set_per_process_memory_fraction(0.02)
     request = 512 << 20
     caught: list[BaseException] = []
@@ -304,7 +304,7 @@ def out_of_memory() -> None:
 
 
 def before_recording() -> None:
-    """What was live when recording began has a row of its own."""
+    """Blocks from before the recording have a row of their own."""
     training = tiny()
     training.step()
     torch.cuda.synchronize()
@@ -546,7 +546,7 @@ def stays_asleep() -> None:
 
 
 def whole_script() -> None:
-    """`floodmark run` on a training script that knows nothing of us."""
+    """`floodmark run` on an unchanged training script."""
     with tempfile.TemporaryDirectory(prefix="floodmark-gpu-") as folder:
         path = Path(folder) / "train.flood"
         script = BENCH.parent / "examples" / "train_gpt.py"

@@ -33,7 +33,7 @@ def capture(held: list[torch.Tensor]) -> torch.cuda.CUDAGraph:
 
 
 def graph_pools() -> None:
-    """A replay allocates nothing; what a graph freed serves no other request."""
+    """A replay allocates nothing; memory that a graph freed serves no other request."""
     torch.cuda.set_per_process_memory_fraction(0.01)
     limit = torch.cuda.get_device_properties(0).total_memory // 100
     with recording() as recorder:
@@ -147,7 +147,7 @@ def begins_beside_threads() -> None:
         is_done.wait(0.001)
     recorders = []
     for _ in range(20):
-        _core.disarm()  # What is live is searched for again.
+        _core.disarm()  # The next recording searches for live blocks again.
         recorders.append(floodmark.trace().start())
         recorders[-1].stop()
     _core.disarm()

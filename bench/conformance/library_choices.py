@@ -35,7 +35,7 @@ MODES = {0: "instant", 1: "b", 2: "fallback", 3: "a"}
 PLAN = "CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR"
 TENSORS = ("xDesc", "wDesc", "yDesc", "dxDesc", "dwDesc", "dyDesc")
 
-#: A line of a cuDNN log inside a call: how far it is indented, its name, its type or its value.
+#: A line of a cuDNN log inside a call: indentation, name, type or value.
 FIELD = re.compile(r"^i!( +)([^:]+): type=([^;:]*)(?:; val=(.*?);?)?:?;?$")
 TIME = re.compile(r"^i! Time: (\S+) ")
 THREAD = re.compile(r"Thread=(\d+)")
@@ -95,7 +95,7 @@ def plan_of(lines: list[tuple[int, str, str, str]]) -> Choice:
 
 
 def plans(log: Path, allocations: list[tuple[float, int]]) -> list[Choice]:
-    """The plans that the program asked for their workspace, with what was allocated for it."""
+    """The plans whose workspace the program queried, with the allocation for it."""
     modes: dict[str, str] = {}
     found: list[Choice] = []
     waiting: dict[str, Choice] = {}
@@ -130,7 +130,7 @@ def products(log: Path) -> list[Choice]:
 
 
 def run_here(out: Path, gpu: str, program: str, arguments: list[str]) -> None:
-    """Run the program, and write down what was allocated."""
+    """Run the program, and store its allocations."""
     if gpu:
         import floodmark
 
@@ -158,7 +158,7 @@ def run_here(out: Path, gpu: str, program: str, arguments: list[str]) -> None:
 
 
 def record(out: Path, gpu: str, program: str, arguments: list[str]) -> int:
-    """Run the program in a process with logs, and write down what was chosen."""
+    """Run the program in a process with logs, and store the choices."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environment = os.environ | {
@@ -186,7 +186,7 @@ def record(out: Path, gpu: str, program: str, arguments: list[str]) -> int:
 
 
 def key_of(plan: Choice) -> str:
-    """What a plan is for."""
+    """The key of a plan: its operation and tensors."""
     return json.dumps([plan["operation"], plan["tensors"], plan["convolution"]], sort_keys=True)
 
 

@@ -1,5 +1,5 @@
-"""Cases of `phantom_models.py` in which cuDNN and cuBLASLt choose much: convolutions in bf16 and in
-three dimensions, speech, long sequences, beam search."""
+"""Cases of `phantom_models.py` in which cuDNN and cuBLASLt have many choices: convolutions in bf16
+and in three dimensions, speech, long sequences, beam search."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BF16 = torch.bfloat16
 
 
 class Residual(nn.Module):
-    """Two convolutions with group norms, told the time of the diffusion."""
+    """Two convolutions with group norms, conditioned on the diffusion time."""
 
     def __init__(self, inputs: int, outputs: int, times: int) -> None:
         super().__init__()

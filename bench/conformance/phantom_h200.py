@@ -146,7 +146,7 @@ def row(name: str, real: dict[str, Any], found: dict[str, dict[str, Any]]) -> li
 
 
 def compare(truth: dict[str, Any], results: Path | None, only: str) -> None:
-    """Estimate what was measured with both engines, and write it all down."""
+    """Estimate the measured cases with both engines, and write the comparison."""
     rows = []
     chosen = {name: real for name, real in truth["cases"].items() if only in name}
     with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
@@ -197,7 +197,7 @@ def main() -> None:
     import phantom_sparse  # noqa: F401
 
     names = [name for name in phantom_models.CASES if args.only in name]
-    # Processes beside each other change what is outside torch, which no table shows.
+    # Concurrent processes change the memory outside torch, which no table shows.
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         cases = dict(zip(names, pool.map(measure, names), strict=True))
     for name, found in cases.items():

@@ -91,7 +91,7 @@ def short(path: str) -> str:
 
 
 def fact(row: Row, result: dict[str, Any]) -> dict[str, Any]:
-    """What is written down of a result."""
+    """The stored part of a result."""
     reads = [
         {
             "location": f"{short(read['file'])}:{read['line']}",

@@ -1,4 +1,4 @@
-"""Models that no rule of the phantom was made with, for `phantom_h200.py`.
+"""Models for `phantom_h200.py` to which no rule of the phantom was fitted.
 
 Each case builds `(model, step)` on CUDA; `step()` is one training step, or one of inference. They
 are chosen to differ: convolutions of all kinds, attention with masks and without, experts that read

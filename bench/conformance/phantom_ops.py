@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-#: An operator that says nothing for so long hangs.
+#: An operator without output for this time hangs.
 MOST_SECONDS = 120.0
 DTYPES = ("float32", "int64")
 
@@ -55,7 +55,7 @@ def described(value: Any) -> list[tuple[Any, ...]]:
 
 
 def run(op: Any, sample: Any) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """What the operator gives, and the gradients of what it was given."""
+    """The results of the operator, and the gradients of its arguments."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -102,7 +102,7 @@ def samples_of(op: Any, dtype: Any, most: int) -> list[Any]:
 
 
 def judged(op: Any, most: int) -> dict[str, Any]:
-    """How the operator did."""
+    """The verdict on an operator."""
     import torch
 
     row: dict[str, Any] = {"samples": 0, "kind": "same", "detail": ""}
@@ -155,7 +155,7 @@ def refused_calls(phantom: Any) -> set[str]:
 
 
 def say(line: dict[str, Any]) -> None:
-    """To the parent: what else is printed does not begin like this."""
+    """Print a line for the parent, marked by its first letter."""
     sys.stdout.write("@" + json.dumps(line) + "\n")
     sys.stdout.flush()
 
@@ -168,7 +168,7 @@ class Children:
         self._arguments = ["--samples", str(most), "--only", only]
 
     def run(self, first: int, last: int) -> int:
-        """Runs a range; gives the operator to go on with."""
+        """Runs a range; returns the operator with which to continue."""
         command = [sys.executable, __file__, "--child", str(first), str(last), *self._arguments]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
@@ -215,7 +215,7 @@ def _keep(pipe: Any, said: collections.deque[str]) -> None:
 
 
 def table(rows: dict[str, dict[str, Any]]) -> str:
-    """What was found, for people."""
+    """The page of results."""
     import torch
 
     kinds = collections.Counter(row["kind"] for row in rows.values())
@@ -224,8 +224,8 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
     text = [
         "# torch's operators on a phantom GPU",
         "",
-        f"`python bench/conformance/phantom_ops.py`, torch {torch.__version__}, a phantom H200, no "
-        f"GPU: {len(rows)} operators of torch's own database, {samples} samples (float32 and "
+        f"`python bench/conformance/phantom_ops.py`, torch {torch.__version__}, a simulated H200, "
+        f"no GPU: {len(rows)} operators of torch's own database, {samples} samples (float32 and "
         "int64, with backward). The host runs the same samples; shapes, types and bytes of "
         "results and gradients are compared.",
         "",

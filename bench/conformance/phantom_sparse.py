@@ -1,4 +1,4 @@
-"""Cases of `phantom_models.py` with sparse matrices: which buffers cuSPARSE asks for."""
+"""Cases of `phantom_models.py` with sparse matrices, for the buffers of cuSPARSE."""
 
 from __future__ import annotations
 

@@ -83,9 +83,9 @@ def solve(name: str, folder: Path) -> None:
         sac_milp,
     )
 
-    # A simulated GPU has no `nvidia-smi`, which is asked for the clock.
+    # A simulated GPU has no `nvidia-smi`, from which torch's solver reads the clock.
     triton.testing.nvsmi = lambda attributes: [H200_CLOCKS[each] for each in attributes]
-    # Its costs do not know fused attention in bf16, which also gives a result in fp32.
+    # Its costs do not support fused attention in bf16, which also returns fp32.
     counted = runtime_estimator.get_compute_time
 
     def compute_time(function: Any, args: Any, kwargs: Any, out: Any, dtypes: set[Any]) -> Any:
@@ -173,7 +173,7 @@ def checkpointed(module: nn.Module, kept: list[tuple[str, int]]) -> None:
 
 
 def run(name: str, folder: Path) -> None:
-    """Run a model as torch's solver wants it."""
+    """Run a model with the plan of torch's solver."""
     answer = plan_table.stored_in(folder, name)(".torch")
     if answer is None or answer["predicted_peak"] is None:
         print(f"{name}: torch's solver found no plan")

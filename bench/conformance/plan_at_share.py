@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The first step makes the optimizer's states, the second has them.
+#: The first step allocates the optimizer's states, the second has them.
 STEPS = 2
 
 
@@ -26,7 +26,7 @@ def floodmark(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def estimate(gpu: str, *words: str) -> dict[str, Any]:
-    """What a program needs."""
+    """The estimate of a program."""
     with tempfile.TemporaryDirectory() as traces:
         output = ("--json", "--quiet", "-o", str(Path(traces) / "unchanged.flood"))
         done = floodmark("estimate", *output, "--gpu", gpu, "--steps", str(STEPS), *words)
@@ -51,7 +51,7 @@ def plan(gpu: str, *words: str, memory: int | None = None) -> dict[str, Any]:
 
 
 def plan_at_share(share: float, gpu: str, *words: str) -> dict[str, Any]:
-    """A plan with this share of the reserved bytes of the program, and all that it has beside."""
+    """A plan with this share of the program's reserved bytes, plus all its memory outside torch."""
     device = estimate(gpu, *words)["devices"][0]
     beside = device["context"] + device["outside_torch"]
     return plan(gpu, *words, memory=int(share * device["peak_reserved"]) + beside)

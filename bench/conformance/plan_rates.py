@@ -22,7 +22,7 @@ ROUNDS = 20
 
 
 def seconds_of(call: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """The time of a call on the GPU, without what the host takes."""
+    """The time of a call on the GPU, without the host's time."""
     for _ in range(3):
         call()
     torch.cuda.synchronize()
@@ -84,7 +84,7 @@ def host_mb_per_s() -> int:
 
 
 def kernel_nanos() -> int:
-    """The time between two kernels that do next to nothing, started by one graph."""
+    """The time between two tiny kernels of one CUDA graph."""
     x = torch.zeros(256, device="cuda")
     graph = torch.cuda.CUDAGraph()
     x.add_(1)
@@ -112,13 +112,13 @@ def launch_nanos() -> int:
 
 
 def simulated_launch_nanos() -> int:
-    """The same on a simulated GPU of this host: what a driver takes is the difference."""
+    """The same on a simulated GPU of this host; the difference is the driver's time."""
     command = [sys.executable, "-c", SIMULATED, str(Path(__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return int(done.stdout)
 
 
-#: Without following values, which is no work of the program's.
+#: Without computed values, which cost time that the program does not need.
 SIMULATED = """
 import sys
 import floodmark

@@ -1,4 +1,4 @@
-"""Plans for twenty models at 60 % of what they need: each is proven, or nothing fits and why.
+"""Plans for twenty models at 60 % of their memory: each is proven, or nothing fits.
 
     python bench/conformance/plan_zoo.py [--only MODEL …] [--at-once N] [--results FOLDER]
 
@@ -92,7 +92,7 @@ def row(model: str, found: dict[str, Any]) -> list[str]:
 
 
 def kept(found: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of an answer: nothing that names folders of this machine."""
+    """The stored part of an answer, without folders of this machine."""
     return {key: found[key] for key in KEPT} | {"tries": len(found["tries"])}
 
 

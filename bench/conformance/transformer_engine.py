@@ -1,4 +1,4 @@
-"""Transformer Engine's compiled layers on a phantom H200, and the plugin's stand-ins beside them.
+"""Compares Transformer Engine's compiled layers on a simulated H200 with the plugin's kernels.
 
     python bench/conformance/transformer_engine.py --floodmark FOLDER [--record]
 

@@ -1,4 +1,4 @@
-"""Every command that reads a trace, run inside this process, and what its answer is worth."""
+"""Runs every command that reads a trace in this process, and judges its answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GROUPS = ("line", "stack", "module", "phase", "category", "tensor", "step", "se
 
 @dataclass(frozen=True)
 class Answer:
-    """How a command ended, and what it said."""
+    """The exit status and the output of a command."""
 
     status: int
     stdout: bytes
@@ -29,7 +29,7 @@ class Answer:
 
 
 def command_lines(name: str, whole: str, number: int) -> list[list[str]]:
-    """What is asked of the file `name`, beside the whole file `whole`."""
+    """The commands for the damaged file `name` and the whole file `whole`."""
     group = _GROUPS[number % len(_GROUPS)]
     form = _FORMATS[number % len(_FORMATS)]
     return [
@@ -84,7 +84,7 @@ def with_output(answer: Answer, out: Path) -> Answer:
 
 
 def losses(answer: Answer) -> set[str]:
-    """What an answer says about what is missing."""
+    """The sentences about lost events in an answer."""
     found = set()
     for text in (answer.stdout, answer.stderr):
         for line in text.decode(errors="replace").splitlines():
@@ -117,6 +117,6 @@ def verdict(whole: Answer, damaged: Answer) -> str:
     if damaged == whole:
         return "same"
     stated = losses(damaged)
-    # Metrics have a number and no sentences: any but 0 says that the figures are incomplete.
+    # Metrics have a number instead of sentences: any but 0 means incomplete figures.
     has_gauge = any(line.startswith("floodmark_losses") for line in stated)
     return "stated" if has_gauge or stated - losses(whole) else "silent"

@@ -1,4 +1,4 @@
-"""Trace files with right checksums and wrong contents: no checksum gives them away.
+"""Trace files with right checksums and wrong contents, which no checksum detects.
 
 `made` writes files that each break one assumption about a recording: ids that nothing has, stacks
 without an end, more devices than there are. `respoiled` takes a recording, changes values in its
@@ -271,7 +271,7 @@ def made() -> Iterator[tuple[str, bytes]]:
         yield what, contents.file()
 
 
-#: Values that ids, counts and sizes are likely to be mishandled at.
+#: Boundary values of ids, counts and sizes.
 _EDGES = (0, 1, 2, 127, 128, 255, 256, 32767, 65535, 1 << 20, (1 << 31) - 1, 1 << 31, _HUGE - 1)
 _WIDE = (*_EDGES, _HUGE, 1 << 40, (1 << 63) - 1, 1 << 63, (1 << 64) - 2, (1 << 64) - 1)
 _NAMES = ("", ".", "a.b", ".a", "a.", "\x1b]0;x\x07", "\u202e", "<", ">", "x.<y>", _LONG)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-#: Values that lengths and counts are likely to be mishandled at.
+#: Boundary values of lengths and counts.
 _EDGES = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 40, (1 << 64) - 1)
 
 
 def _place(data: bytearray, chance: random.Random) -> int:
-    """Somewhere; beginnings and ends are met more often than they are long."""
+    """A random offset, more often near the beginning or the end."""
     if chance.random() < 0.2:
         return chance.randrange(min(len(data), 64))
     if chance.random() < 0.1:

@@ -1,4 +1,4 @@
-"""What a part has found: counts that are printed, and findings that must not be."""
+"""The result of a part: counts that are printed, and faults that must be 0."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ class Outcome:
     """The result of one part."""
 
     part: str
-    #: What was done, in words, with its number.
+    #: Counts of what was done, by description.
     counts: dict[str, int] = field(default_factory=dict)
-    #: What must be 0.
+    #: Counts that must be 0.
     faults: dict[str, int] = field(default_factory=dict)
     #: A few words on each fault.
     details: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Part `places`: disks that are full, descriptors that are gone, files that may not be written.
+"""Part `places`: full disks, missing descriptors, files that must not be written.
 
 In every case the program must go on unharmed, and what the trace does not have must be said: in
 the trace, or, where there is none, in one message.
@@ -26,7 +26,7 @@ _ROUNDS = 60_000
 
 @dataclass(frozen=True)
 class Case:
-    """Something that is wrong with the place of a trace."""
+    """A fault of the file system or the descriptors of a trace."""
 
     name: str
     path: str = "x.flood"
@@ -82,7 +82,7 @@ def _become_unprivileged() -> None:
 
 
 def _close_and_open() -> None:
-    """Close what is not ours to close, and write a file of the program's own."""
+    """Close descriptors that the recorder may use, and write a file of the program."""
     os.closerange(3, 200)
     for number in range(20):
         with open(f"mine-{number}", "w") as file:

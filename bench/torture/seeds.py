@@ -72,7 +72,7 @@ def _recordings(folder: Path) -> list[Seed]:
     return seeds
 
 
-#: Allocates for ever; says when it has begun.
+#: Allocates in an endless loop; prints a line when it has begun.
 _ENDLESS = """
 import torch, floodmark
 
@@ -104,7 +104,7 @@ def _killed(folder: Path) -> Seed:
 
 
 def used_bytes(data: bytes) -> int:
-    """Up to where a file is not only zeros, and a page more: damage further on meets nothing."""
+    """The end of a file's non-zero bytes plus a page: damage beyond has no effect."""
     return min(len(data), len(data.rstrip(b"\0")) + 4096)
 
 

@@ -158,7 +158,7 @@ def edge_problems(metadata: dict[str, Any], architecture: str) -> Iterator[str]:
 
 
 def room_problems(metadata: dict[str, Any]) -> Iterator[str]:
-    """Heavy libraries outside their rooms. What only tests use is not shipped, and is let pass."""
+    """Heavy libraries outside their rooms. Those that only tests use are not shipped, and pass."""
     for use in uses(metadata):
         if use.kind == "dev":
             continue
@@ -175,7 +175,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def unsafe_problems(metadata: dict[str, Any], root_manifest: str) -> Iterator[str]:
-    """Crates that could hold `unsafe` code and should not."""
+    """Crates that allow `unsafe` code and must not."""
     workspace_level = lint_level(root_manifest, "workspace.lints.rust", "unsafe_code")
     for package in metadata["packages"]:
         crate = package["name"]

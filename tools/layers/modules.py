@@ -26,7 +26,7 @@ MODULES = re.compile(r"(?:^|;)\s*((?:\[?`\w+`\]?(?:\s*,\s*|\s+and\s+)?)+):")
 
 @dataclass(frozen=True)
 class Crate:
-    """The top modules of a crate, and which of them names which, how often."""
+    """The top modules of a crate, and the number of references between them."""
 
     modules: frozenset[str]
     edges: Counter[tuple[str, str]]

@@ -71,7 +71,7 @@ def fork() -> Child | None:
     return None
 
 
-def let_end_with(starter: int) -> None:
+def set_starter(starter: int) -> None:
     """Set the process for `end_with_starter`."""
     os.environ[_VARIABLE] = str(starter)
 

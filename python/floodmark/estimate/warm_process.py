@@ -91,7 +91,7 @@ def main() -> int:
     os.environ.update(request["environment"])
     # The first entry removes it; the others stay for compilers that look for a driver.
     os.environ.update(of_gpu)
-    supervisor.let_end_with(os.getppid())
+    supervisor.set_starter(os.getppid())
     sys.path[:] = path
     # The same first entry as in `request_process`.
     words = ["", *request["words"]]

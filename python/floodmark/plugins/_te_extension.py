@@ -106,7 +106,7 @@ def functions() -> dict[str, Callable[..., Any]]:
     }
 
 
-class StandIn(ModuleType):
+class ReplacedExtension(ModuleType):
     """The module: enumerations, classes and kernels; any other kernel raises an error."""
 
     def __init__(self) -> None:

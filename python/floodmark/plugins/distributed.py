@@ -75,7 +75,7 @@ class Distributed(Plugin):
         bindings = torch_private.c10d_bindings()
         for name, replacement in replacements().items():
             self._replace_later(bindings, name, replacement)
-        self._let_coalesce(bindings)
+        self._add_coalescing(bindings)
         self._replace_everywhere()
         for operator, answer in answers().items():
             self.setting.operators[operator] = answer
@@ -136,7 +136,7 @@ class Distributed(Plugin):
 
         self.on_exit(restore)
 
-    def _let_coalesce(self, bindings: Any) -> None:
+    def _add_coalescing(self, bindings: Any) -> None:
         """Add coalescing, which the fake groups of old versions lack."""
         if not hasattr(bindings, "FakeWork"):
             start, end = torch_private.coalescing(bindings)

@@ -21,7 +21,7 @@ from floodmark.plugins import Plugin
 from floodmark.plugins._placeholders import Placeholders
 
 if TYPE_CHECKING:
-    from floodmark.plugins._te_extension import StandIn
+    from floodmark.plugins._te_extension import ReplacedExtension
 
 _PACKAGE = "transformer_engine"
 _EXTENSION = "transformer_engine_torch"
@@ -44,13 +44,13 @@ class TransformerEngine(Plugin):
             # Functions under `torch.compile` would read the values of their arguments.
             self.set_variable("NVTE_TORCH_COMPILE", "0")
             if not _is_compiled():
-                self._stand_in()
+                self._replace_extension()
         return super().__enter__()
 
     def attach(self, library: ModuleType) -> None:
         """Replace the kernels of the imported layers."""
         extension = sys.modules[_EXTENSION]
-        if not _is_stand_in(extension):
+        if not _is_replacement(extension):
             from floodmark.plugins import _te_extension
 
             for name, kernel in _te_extension.functions().items():
@@ -65,7 +65,7 @@ class TransformerEngine(Plugin):
             "Transformer Engine: its layers ran, with kernels that only allocate"
         )
 
-    def _stand_in(self) -> None:
+    def _replace_extension(self) -> None:
         """Make `transformer_engine.pytorch` importable without its compiled parts."""
         from floodmark.plugins import _te_extension
 
@@ -73,7 +73,7 @@ class TransformerEngine(Plugin):
         sys.modules.update(_kept)
         _bind_to_parents(_kept)
         kept = sys.modules.get(_EXTENSION)
-        extension = kept if kept is not None else _te_extension.StandIn()
+        extension = kept if kept is not None else _te_extension.ReplacedExtension()
         sys.modules[_EXTENSION] = extension
         self.on_exit(lambda: _unload(before))
         self._serve(extension)  # type: ignore[arg-type]
@@ -87,7 +87,7 @@ class TransformerEngine(Plugin):
 
         self.when_imported(f"{_PACKAGE}.common", no_loading)
 
-    def _serve(self, extension: StandIn) -> None:
+    def _serve(self, extension: ReplacedExtension) -> None:
         extension.serving = True
 
         def stop() -> None:
@@ -167,7 +167,7 @@ def _is_compiled() -> bool:
     )
 
 
-def _is_stand_in(extension: ModuleType) -> bool:
+def _is_replacement(extension: ModuleType) -> bool:
     return hasattr(extension, "serving")
 
 

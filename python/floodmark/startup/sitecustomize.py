@@ -32,7 +32,7 @@ def _import_floodmark() -> None:
     spec.loader.exec_module(package)
 
 
-def _give_way() -> None:
+def _import_own() -> None:
     """Import the user's own `sitecustomize`; without one, raise the `ImportError` `site`
     expects."""
     sys.path[:] = [entry for entry in sys.path if entry != _FOLDER]
@@ -96,4 +96,4 @@ if "FLOODMARK_STARTUP" in os.environ:
         changes.apply_for_good(_plan.changes)
 if "FLOODMARK_ESTIMATE" in os.environ and sys.version_info >= (3, 10):
     sys.meta_path.insert(0, _TorchFinder)
-_give_way()
+_import_own()

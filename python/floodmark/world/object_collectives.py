@@ -100,7 +100,7 @@ class Objects(Members):
         shares, size = given["object_list"], self.size(given)
         shares[:size] = [given["obj"]] * min(size, len(shares))
         if size > 1:
-            self._note("objects that other ranks would have sent were taken to be this rank's")
+            self._note("objects that other ranks would have sent were assumed to be this rank's")
 
     def _gather_object(self, original: Callable[[], Any], given: Arguments) -> Any:
         shares = given.get("object_gather_list")

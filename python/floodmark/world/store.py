@@ -50,7 +50,7 @@ def store_class(base: Any, rank: int, world: int, note: Callable[[str], None]) -
                     return self._values[own]
             if _UNIQUE_ID_KEY.search(key):
                 return _UNIQUE_ID
-            note(f"the store's `{key}`, which another rank would set, was taken to be 0")
+            note(f"the store's `{key}`, which another rank would set, was assumed to be 0")
             return b"0"
 
         def add(self, key: str, amount: int) -> int:

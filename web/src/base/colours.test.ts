@@ -34,7 +34,7 @@ describe.each([
       expect(contrast(line, inks.panel)).toBeGreaterThanOrEqual(4.5);
   });
 
-  it("has phases that can be written on and told apart", () => {
+  it("has phases that can be distinguished and written on", () => {
     const { forward, backward, optimizer } = inks.phases;
     for (const grey of Object.values(inks.phases))
       expect(contrast(readableOn(grey), grey)).toBeGreaterThanOrEqual(4.5);
@@ -55,7 +55,7 @@ describe.each([
     });
   });
 
-  it("has groups that can be told apart", () => {
+  it("has groups that can be distinguished", () => {
     expect(nearest(inks, "usual")).toBeGreaterThanOrEqual(16);
   });
 

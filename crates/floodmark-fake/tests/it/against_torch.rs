@@ -1,4 +1,4 @@
-//! Every rule against calls that torch made on a phantom H200 (`fixtures/hidden/calls.jsonl`).
+//! Every rule against calls that torch made on a simulated H200 (`fixtures/hidden/calls.jsonl`).
 
 use floodmark_testing::recorded_calls::{Recorded, h200};
 

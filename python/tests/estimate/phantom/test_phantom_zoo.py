@@ -1,4 +1,4 @@
-"""Models on a phantom H200 against what a real one recorded, to the byte.
+"""Models on a simulated H200 against what a real one recorded, to the byte.
 
 The recordings were made on an H200 with the versions of torch and of the models that the checkout
 pins; elsewhere there is nothing to compare with.

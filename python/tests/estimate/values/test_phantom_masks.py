@@ -199,7 +199,7 @@ def test_masks_that_are_made_in_a_transform_have_their_rows(tmp_path: Path) -> N
         "rows_after_vmap": [199],
         "written_in_vmap": [400],
     }
-    # What a function writes in a transform is not worked out: the answer is an assumed value.
+    # What a function writes in a transform is not computed: the answer is an assumed value.
     [read] = reads
     assert (read["op"], read["assumed"]) == ("nonzero", "400 rows")
     assert read["line"] == line_of(TRANSFORMED, "[mask].shape")

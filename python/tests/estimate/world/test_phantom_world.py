@@ -102,7 +102,7 @@ def test_the_last_of_a_thousand_ranks_needs_no_other_rank(programs):
     assert facts["store"] == "mine"
     # What another rank alone can know is said.
     assert (facts["unknown"], facts["sent"]) == ("0", [1023])
-    assert "the store's `who`, which another rank would set, was taken to be 0" in words
+    assert "the store's `who`, which another rank would set, was assumed to be 0" in words
     assert "objects that another rank would have broadcast were left as they were" in words
 
 

@@ -9,7 +9,7 @@ it("shows a module's name whole where there is room", () => {
   expect(fittedModule(pen, "blocks.0.attention.dropout", 40)).toBe("blocks.0.attention.dropout");
 });
 
-it("leaves out the middle first: the block and the last name tell modules apart", () => {
+it("leaves out the middle first: the block and the last name distinguish modules", () => {
   expect(fittedModule(pen, "blocks.0.attention.dropout", 20)).toBe("blocks.0.…dropout");
 });
 
