@@ -7,7 +7,7 @@ nothing of torch.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 _MISSING = object()
@@ -37,6 +37,13 @@ class Undoable:
 
         self._undo.append(restore)
         return before
+
+    def replace_in(self, owners: Iterable[Any], values: Mapping[str, Any]) -> None:
+        """Set each of `values` in every owner that has its name, until the end."""
+        for name, value in values.items():
+            for owner in owners:
+                if hasattr(owner, name):
+                    self.replace(owner, name, value)
 
     def set_variable(self, name: str, value: str) -> None:
         """Set a variable of the environment until the end."""

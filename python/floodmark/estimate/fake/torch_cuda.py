@@ -236,10 +236,7 @@ class Devices(Plugin):
             "set_rng_state": nothing,
             "set_rng_state_all": nothing,
         }
-        for name, answer in answers.items():
-            for owner in (cuda, cuda.random):
-                if hasattr(owner, name):
-                    self.replace(owner, name, answer)
+        self.replace_in((cuda, cuda.random), answers)
 
 
 class _Stream:

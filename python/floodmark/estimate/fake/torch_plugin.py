@@ -215,10 +215,7 @@ class Torch(Plugin):
             "reset_max_memory_allocated": reset,
             "empty_cache": empty,
         }
-        for name, answer in answers.items():
-            for owner in (cuda, cuda.memory):
-                if hasattr(owner, name):
-                    self.replace(owner, name, answer)
+        self.replace_in((cuda, cuda.memory), answers)
 
     def _keep_data_real(self, torch: Any) -> None:
         """Load data as usual, and convert each batch to fake tensors."""

@@ -11,9 +11,10 @@ import { positionOf, type TimeAxis } from "../../base/axis";
 import { groupColour, type Inks } from "../../base/colours";
 import { groupName } from "../../base/sentences";
 import { levelFor, tilesIn } from "../../base/tiles";
+import type { TilePath } from "../../model/tile_store";
 import type { Tiles } from "../../model/use_tiles";
 import { type Box, drawAxis, drawBreaks, drawByteAxis, toPixel } from "../../render/axes";
-import { blitOld, blitTiles, type Window } from "../../render/blit";
+import { type Blit, blitOld, blitTiles, type Window } from "../../render/blit";
 import type { CanvasPen } from "../../render/canvas_pen";
 import { cursorHead } from "../../render/cursor_mark";
 import { fitted, type Pen, type Size } from "../../render/pen";
@@ -133,24 +134,8 @@ function drawBehind(pen: Pen, at: Layout, frame: Frame): void {
 function blitStacks(pen: CanvasPen, box: Box, frame: Frame, level: number, until: number): boolean {
   const style = stackStyle(box, frame);
   const key = styleKey(style);
-  const context = pen.context as CanvasRenderingContext2D;
-  const blit = {
-    context,
-    box,
-    window: frame.along,
-    length: frame.axis.length,
-    level,
-    store: frame.stacks.now,
-    key,
-  };
-  if (frame.stacks.before && !frame.stacks.now.isComplete) {
-    blitOld(blit, frame.stacks.before);
-    return true;
-  }
-  return blitTiles({
-    ...blit,
-    paint: (tile) => (performance.now() < until ? paintTile(tile, style, key) : null),
-  });
+  const paint = (tile: TimelineTile) => paintTile(tile, style, key);
+  return blit(pen, box, frame, level, until, frame.stacks, key, paint);
 }
 
 function blitRibbons(
@@ -160,28 +145,34 @@ function blitRibbons(
   level: number,
   until: number,
 ): boolean {
-  const tiles = frame.ribbons;
-  if (!tiles) return true;
+  if (!frame.ribbons) return true;
   const style = ribbonStyle(box, frame);
   const key = `${style.height} ${style.highest} ${style.inks.isDark} ${[...style.hidden].join()}`;
+  const paint = (tile: AllocationTile) => paintRibbons(tile, style, key);
+  return blit(pen, box, frame, level, until, frame.ribbons, key, paint);
+}
+
+/** Draws tiles, painting missing ones until a time; false when another frame is needed. */
+function blit<P extends TilePath>(
+  pen: CanvasPen,
+  box: Box,
+  frame: Frame,
+  level: number,
+  until: number,
+  tiles: Tiles<P>,
+  key: string,
+  paint: Blit<P>["paint"],
+): boolean {
   const context = pen.context as CanvasRenderingContext2D;
-  const blit = {
-    context,
-    box,
-    window: frame.along,
-    length: frame.axis.length,
-    level,
-    store: tiles.now,
-    key,
-  };
+  const { along: window, axis } = frame;
+  const given = { context, box, window, length: axis.length, level, store: tiles.now, key };
   if (tiles.before && !tiles.now.isComplete) {
-    blitOld(blit, tiles.before);
+    blitOld(given, tiles.before);
     return true;
   }
   return blitTiles({
-    ...blit,
-    paint: (tile: AllocationTile) =>
-      performance.now() < until ? paintRibbons(tile, style, key) : null,
+    ...given,
+    paint: (tile) => (performance.now() < until ? paint(tile) : null),
   });
 }
 
