@@ -275,7 +275,7 @@ class Distributed(Plugin):
             self.replace(owner, name, type(value)(run_outside(value.__func__)))
 
     def _ranks_of(self, mesh: Any) -> Any:
-        """The ranks of a mesh: in order if its tensor has no values."""
+        """Ranks in order, for a mesh whose tensor has no values."""
         import torch
 
         self.setting.note(

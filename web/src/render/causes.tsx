@@ -27,7 +27,7 @@ const CATEGORY: Readonly<Record<Exclude<CauseKind, "failed_allocation">, string>
   unknown: "unknown",
 };
 
-/** Causes with a smaller share of their bytes at one location show it only in the title. */
+/** Causes with a smaller share of all bytes show their location only in the title. */
 const LEAST_LOCATED = 0.01;
 
 export function Causes({ causes }: { causes: readonly Cause[] }) {

@@ -119,7 +119,7 @@ function searchFor(row: Row, by: string, tree: string): string {
 }
 
 /**
- * The last part of a module's name; the whole name if that is a number, which would match
+ * The last part of a module's name; empty if that is a number, which would match
  * everywhere.
  */
 function lastName(module: string): string {
