@@ -77,6 +77,21 @@ WORDS = {
     r"(?:is|was) left to do": "the next action",
     r"hears? how": "is called with, receives",
     r"our fault": "an internal error",
+    r"worked out": "computed",
+    r"(?:is|are|was|were) taken to be": "is assumed to be",
+    r"called off": "cancelled",
+    r"for those who (?:do not )?see": "for screen readers",
+    r"says? of itself": "its description, its notes: name them",
+    r"as the name says": "what it does",
+    r"takes? for itself": "its workspace",
+    r"wh(?:o|at) (?:counts|is asked) of": "name it",
+    r"first in, last out": "registered first, so it runs last",
+    r"how high memory stood": "the peak",
+    r"(?:lies?|are) nowhere": "has no address",
+    r"most wanted first": "in order of priority",
+    r"in place of which": "replaced by",
+    r"to speak of": "defined, known",
+    r"phantom H200": "simulated H200",
 }
 
 # Names in code, where upper and lower case count.
