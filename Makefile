@@ -45,7 +45,7 @@ RELEASE_FILES := dist/release
 CARGO_TOOLS := .tools/bin
 SPEEDSCOPE := tools/speedscope/node_modules/.installed
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
-PYTHON_FRONT := $(shell find python/floodmark -name "*.py" -o -name "*.pyi") pyproject.toml README.md
+PYTHON_FRONT := $(shell find python/floodmark python/floodmark_compat -name "*.py" -o -name "*.pyi") pyproject.toml README.md
 NPM := $(shell command -v npm)
 NODE_MODULES := web/node_modules/.installed
 # A terminal shows how far the compiler is.

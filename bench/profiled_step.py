@@ -18,7 +18,7 @@ import machine
 import torch
 from torch import nn
 
-from floodmark.compat.pytorch_mem_profiler import memory_profiler
+from floodmark_compat.pytorch_mem_profiler import memory_profiler
 
 MOST_RATIO = 1.2
 

@@ -24,7 +24,7 @@ from torch import nn
 
 import floodmark
 from floodmark import _core
-from floodmark.compat.gpu_optimizer import MemoryTracer
+from floodmark_compat.gpu_optimizer import MemoryTracer
 
 #: How many passes are timed at once.
 RUN = 5

@@ -16,7 +16,7 @@ from typing import Any
 from layers.crates import problems
 from layers.modules import graph_text, module_problems, read_crate
 from layers.python_cycles import KNOWN_LATE, cycle_problems
-from layers.python_rooms import PYTHON_ROOMS, python_problems
+from layers.python_rooms import COMPAT, PYTHON_ROOMS, python_problems
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -39,10 +39,10 @@ def crate_folders(metadata: dict[str, Any]) -> dict[str, Path]:
     }
 
 
-def python_sources(package: Path) -> dict[str, str]:
-    """The modules of a Python package, by their paths inside it."""
+def python_sources(package: Path, root: Path) -> dict[str, str]:
+    """The modules of a Python package, by their paths inside a folder."""
     return {
-        path.relative_to(package).as_posix(): path.read_text(encoding="utf-8")
+        path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
         for path in package.rglob("*.py*")
         if path.suffix in (".py", ".pyi")
     }
@@ -64,12 +64,24 @@ def main(arguments: list[str]) -> int:
         return 0
     manifest = (ROOT / "Cargo.toml").read_text(encoding="utf-8")
     architecture = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    sources = python_sources(ROOT / "python/floodmark")
+    python = ROOT / "python"
+    packages = [python / "floodmark", python / COMPAT]
+    sources = {
+        path: text for each in packages for path, text in python_sources(each, python).items()
+    }
     found = [
         *problems(metadata, manifest, architecture),
         *(problem for name, folder in folders.items() for problem in module_problems(name, folder)),
         *python_problems(sources, architecture),
-        *cycle_problems(sources, "floodmark", KNOWN_LATE),
+        *(
+            problem
+            for each in packages
+            for problem in cycle_problems(
+                python_sources(each, each),
+                each.name,
+                {edge: why for edge, why in KNOWN_LATE.items() if edge[0].startswith(each.name)},
+            )
+        ),
     ]
     for problem in found:
         print(f"error: {problem}", file=sys.stderr)

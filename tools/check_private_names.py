@@ -3,9 +3,9 @@
 A name is private where it begins with one underscore, and `torch.__version__` counts as one: what
 depends on a version is decided in that file too. Found are attributes of torch and of its modules,
 imports, and the names in strings (`getattr(torch, "_x")`, `sys.modules["torch._C"]`). An attribute
-of any other object is reported where nothing in `python/floodmark` defines that name.
+of any other object is reported where nothing of ours defines that name.
 
-Sees: the sources of `python/floodmark`, as syntax trees. Does not import them. Exit status 0 when
+Sees: the sources of both Python packages, as syntax trees. Does not import them. Exit status 0 when
 all is in order, 1 with one line per problem.
 """
 
@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = "python/floodmark"
+FOLDERS = (FOLDER, "python/floodmark_compat")
 HOME = f"{FOLDER}/torch_private.py"
 
 #: Variables that hold torch or one of its modules in our sources.
@@ -153,7 +154,7 @@ def problems(sources: dict[str, str]) -> list[str]:
 
 def main() -> int:
     root = Path(__file__).resolve().parent.parent
-    paths = sorted((root / FOLDER).rglob("*.py"))
+    paths = sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.py"))
     found = problems({str(path.relative_to(root)): path.read_text("utf-8") for path in paths})
     for problem in found:
         print(f"error: {problem}", file=sys.stderr)

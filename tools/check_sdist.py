@@ -17,7 +17,7 @@ from pathlib import Path
 from tracked_files import tracked_files
 
 # All files in these folders are part of a build: sources, the page, fonts, profiles, lists.
-FOLDERS = ("crates/", "python/floodmark/")
+FOLDERS = ("crates/", "python/floodmark/", "python/floodmark_compat/")
 FILES = {
     "Cargo.lock",
     "Cargo.toml",

@@ -512,7 +512,7 @@ def _five_tools(folder: Path, words: list[str], way: str) -> dict[str, list[str]
 
 
 def five_tools() -> None:
-    """The tables of `floodmark.compat` beside any other recording are those of a plain run."""
+    """The tables of `floodmark_compat` beside any other recording are those of a plain run."""
     with tempfile.TemporaryDirectory(prefix="floodmark-gpu-") as name:
         folder = Path(name)
         plain = _five_tools(folder, [], "plain")

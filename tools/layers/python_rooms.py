@@ -1,4 +1,4 @@
-"""Imports between the rooms of the Python package, compared with ARCHITECTURE.md."""
+"""Imports between the rooms of the Python packages, compared with ARCHITECTURE.md."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-# The rooms of the Python package, lowest first. What is in none of them is an entry point, which
-# may import every room; a room imports only the SHARED modules of it.
+# The rooms of `floodmark`, lowest first, and the package beside it. What is in none of them is an
+# entry point, which may import every room below; a room imports only the SHARED modules of it.
+COMPAT = "floodmark_compat"
 PYTHON_ROOMS = (
     "reports",
     "recording",
@@ -17,22 +18,25 @@ PYTHON_ROOMS = (
     "estimate",
     "integrations",
     "doctor",
-    "compat",
+    COMPAT,
 )
-PYTHON_SHARED = {"_core", "torch_private"}
+PYTHON_SHARED = {"_core", "own_code", "torch_private"}
 # These rooms may also use the public names, as any other program does.
-PYTHON_PUBLIC = {"integrations", "compat"}
-PYTHON_ROOM_ROW = re.compile(r"^\| `python/floodmark/([\w/]+)` \|[^|]*\|([^|]*)\|", re.MULTILINE)
+PYTHON_PUBLIC = {"integrations", COMPAT}
+PYTHON_ROOM_ROW = re.compile(
+    r"^\| `python/(?:floodmark/)?([\w/]+)` \|[^|]*\|([^|]*)\|", re.MULTILINE
+)
 
 
 def python_room(path: str) -> str | None:
-    """The room of a module of the Python package, by its path inside it."""
+    """The room of a module, by its path inside `python`."""
+    path = path.removeprefix("floodmark/")
     inside = [room for room in PYTHON_ROOMS if path == room or path.startswith(f"{room}/")]
     return max(inside, key=len, default=None)
 
 
 def python_imports(source: str) -> Iterator[str]:
-    """The modules of ours that a source imports, as paths inside the package."""
+    """The modules of ours that a source imports, as paths inside `python`."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -41,13 +45,12 @@ def python_imports(source: str) -> Iterator[str]:
         else:
             continue
         for name in names:
-            package, _, inside = name.partition(".")
-            if package == "floodmark":
-                yield inside.replace(".", "/")
+            if name.partition(".")[0] in ("floodmark", COMPAT):
+                yield name.replace(".", "/")
 
 
 def python_problems(sources: dict[str, str], architecture: str) -> Iterator[str]:
-    """Imports between rooms of the Python package that are not in the table, or only there."""
+    """Imports between rooms of Python that are not in the table, or only there."""
     may_use = {
         room: set(re.findall(r"`([\w/]+)`", column)) - PYTHON_SHARED
         for room, column in PYTHON_ROOM_ROW.findall(architecture)
@@ -55,24 +58,25 @@ def python_problems(sources: dict[str, str], architecture: str) -> Iterator[str]
     used: dict[str, set[str]] = {room: set() for room in PYTHON_ROOMS}
     for path, source in sorted(sources.items()):
         room = python_room(path)
-        if room is None:
-            continue
         for imported in sorted(set(python_imports(source))):
             other = python_room(imported)
-            if not imported and room in PYTHON_PUBLIC:
-                continue
-            if other is None:
-                if imported.split("/")[0] not in PYTHON_SHARED:
-                    yield f"`python/floodmark/{path}` imports `{imported}`, an entry point"
+            if room is None:
+                if other == COMPAT:
+                    yield f"`python/{path}` imports `{imported}` of the package above it"
+            elif other is None:
+                name = imported.removeprefix("floodmark").removeprefix("/").partition("/")[0]
+                if name not in PYTHON_SHARED and not (room in PYTHON_PUBLIC and not name):
+                    yield f"`python/{path}` imports `{imported}`, an entry point"
             elif other != room:
                 used[room].add(other)
                 if PYTHON_ROOMS.index(other) > PYTHON_ROOMS.index(room):
-                    yield f"`python/floodmark/{path}` imports `{imported}` of the room above it"
+                    yield f"`python/{path}` imports `{imported}` of the room above it"
     for room in PYTHON_ROOMS:
+        folder = f"python/{room}" if room == COMPAT else f"python/floodmark/{room}"
         if room not in may_use:
-            yield f"`python/floodmark/{room}` has no row in the table of the rooms"
+            yield f"`{folder}` has no row in the table of the rooms"
             continue
         for other in sorted(used[room] - may_use[room]):
-            yield f"`python/floodmark/{room}` uses `{other}`, which its row does not list"
+            yield f"`{folder}` uses `{other}`, which its row does not list"
         for other in sorted(may_use[room] - used[room]):
-            yield f"the row of `python/floodmark/{room}` lists `{other}`, which it does not use"
+            yield f"the row of `{folder}` lists `{other}`, which it does not use"

@@ -214,26 +214,31 @@ def test_the_probe_may_be_unsafe(tmp_path):
 
 
 PYTHON_ROWS = "".join(
-    f"| `python/floodmark/{room}` | x | {uses} | y |\n"
+    f"| `python/{room}` | x | {uses} | y |\n"
     for room, uses in {
-        "reports": "`_core`",
-        "recording": "`_core`, `reports`",
-        "world": "nothing of ours",
-        "plugins": "`world`",
-        "changes": "nothing of ours",
-        "estimate": "nothing of ours",
-        "integrations": "nothing of ours",
-        "doctor": "nothing of ours",
-        "compat": "nothing of ours",
+        "floodmark": "`_core`",
+        "floodmark/reports": "`_core`",
+        "floodmark/recording": "`_core`, `reports`",
+        "floodmark/world": "nothing of ours",
+        "floodmark/plugins": "`world`",
+        "floodmark/changes": "nothing of ours",
+        "floodmark/estimate": "nothing of ours",
+        "floodmark/integrations": "nothing of ours",
+        "floodmark/doctor": "nothing of ours",
+        "floodmark_compat": "`recording`",
     }.items()
 )
 ALLOWED = {
-    "__init__.py": "from floodmark.estimate.command import estimate",
-    "recording/window.py": "from floodmark import _core\nfrom floodmark.reports.trace import Trace",
-    "startup/sitecustomize.py": "from floodmark.estimate import child_processes",
-    "plugins/distributed.py": "def late():\n    import floodmark.world.store",
-    "estimate/command.py": "import json, torch",
-    "integrations/ipython.py": "import floodmark",
+    "floodmark/__init__.py": "from floodmark.estimate.command import estimate",
+    "floodmark/recording/window.py": (
+        "from floodmark import _core\nfrom floodmark.reports.trace import Trace"
+    ),
+    "floodmark/startup/sitecustomize.py": "from floodmark.estimate import child_processes",
+    "floodmark/plugins/distributed.py": "def late():\n    import floodmark.world.store",
+    "floodmark/estimate/command.py": "import json, torch",
+    "floodmark/integrations/ipython.py": "import floodmark",
+    "floodmark_compat/one.py": "import floodmark\nfrom floodmark.recording import recorder",
+    "floodmark_compat/two.py": "from floodmark import torch_private\nimport floodmark_compat.one",
 }
 
 
@@ -245,13 +250,28 @@ def test_imports_of_rooms_below_are_fine():
     ("path", "source", "said"),
     [
         (
-            "recording/window.py",
+            "floodmark/recording/window.py",
             "from floodmark.reports import trace\nfrom floodmark.estimate.device import library",
-            "`estimate/device/library` of the room above it",
+            "`floodmark/estimate/device/library` of the room above it",
         ),
-        ("recording/run.py", "import floodmark.pytest_plugin", "`pytest_plugin`, an entry point"),
-        ("estimate/command.py", "import floodmark.reports", "which its row does not list"),
-        ("plugins/distributed.py", "", "lists `world`, which it does not use"),
+        (
+            "floodmark/recording/run.py",
+            "import floodmark.pytest_plugin",
+            "`floodmark/pytest_plugin`, an entry point",
+        ),
+        ("floodmark/estimate/command.py", "import floodmark.reports", "its row does not list"),
+        ("floodmark/plugins/distributed.py", "", "lists `world`, which it does not use"),
+        (
+            "floodmark/recording/run.py",
+            "def late():\n    import floodmark_compat.one",
+            "`floodmark_compat/one` of the room above it",
+        ),
+        (
+            "floodmark/__init__.py",
+            "import floodmark_compat",
+            "`floodmark_compat` of the package above it",
+        ),
+        ("floodmark_compat/two.py", "import floodmark.reports", "its row does not list"),
     ],
 )
 def test_an_import_that_does_not_point_down_is_refused(path, source, said):

@@ -20,6 +20,7 @@ def test_the_source_distribution_of_this_checkout_is_complete():
         "crates/floodmark-phantom/symbols/cudart.txt",
         "crates/floodmark-phantom-macros/src/lib.rs",
         "python/floodmark/_core.pyi",
+        "python/floodmark_compat/py.typed",
     } <= set(packed)
     assert check_sdist.missing_files(packed, check_sdist.tracked_files(ROOT)) == []
 

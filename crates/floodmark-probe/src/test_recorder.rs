@@ -35,7 +35,7 @@ pub(crate) fn options() -> WindowOptions {
             ..RecordingOptions::default()
         },
         header: Header::default(),
-        own_folder: String::new(),
+        own_folders: Vec::new(),
     }
 }
 

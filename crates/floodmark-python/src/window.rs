@@ -64,7 +64,7 @@ impl Window {
     ///
     /// Holds the GIL: this may remove the hooks of an earlier recorder.
     #[new]
-    #[pyo3(signature = (path, *, spill, replace, cpu, cuda, source, recording, header, own_folder))]
+    #[pyo3(signature = (path, *, spill, replace, cpu, cuda, source, recording, header, own_folders))]
     #[expect(clippy::too_many_arguments, reason = "keywords")]
     fn new(
         py: Python<'_>,
@@ -76,7 +76,7 @@ impl Window {
         source: BlockSource,
         recording: &str,
         header: &str,
-        own_folder: String,
+        own_folders: Vec<String>,
     ) -> PyResult<Self> {
         let header = header_from(header)?;
         let replace = match replace {
@@ -93,7 +93,7 @@ impl Window {
             source: source.0,
             recording: options_from(recording)?,
             header,
-            own_folder,
+            own_folders,
         };
         let (window, found) = floodmark_probe::open(options).map_err(|error| from_start(&error))?;
         if found.is_renewed {

@@ -17,7 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-_OWN_FOLDER = str(Path(__file__).parents[1])
+from floodmark import own_code
+
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 #: `optimizer = torch.optim.AdamW(…)`, `self.optimizer = …`.
@@ -89,7 +90,7 @@ def with_import(code: str) -> str:
 
 def _frames_from(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(_OWN_FOLDER):
+        if not frame.f_code.co_filename.startswith(own_code.FOLDERS):
             yield frame
         frame = frame.f_back
 

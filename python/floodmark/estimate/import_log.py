@@ -21,6 +21,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
+from floodmark import own_code
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -136,7 +138,7 @@ def _is_importing(name: str) -> bool:
 def _is_installed(name: str) -> bool:
     """Whether a module that is imported belongs to Python or to an installed package."""
     module = sys.modules.get(name)
-    if module is None or name.partition(".")[0] == "floodmark":
+    if module is None or own_code.is_own_module(name):
         return False
     spec = getattr(module, "__spec__", None)
     origin = getattr(spec, "origin", None)

@@ -12,6 +12,7 @@ import os
 import sys
 from pathlib import Path
 
+from floodmark import own_code
 from floodmark.estimate.import_log import installed_folders
 
 #: The file to write; `floodmark fit` and `floodmark plan` set it.
@@ -40,7 +41,7 @@ def _files() -> list[str]:
     for name, module in list(sys.modules.items()):
         # Read without running the program's code: a module may define `__getattr__`.
         file = getattr(module, "__dict__", {}).get("__file__")
-        if not isinstance(file, str) or name.partition(".")[0] == "floodmark":
+        if not isinstance(file, str) or own_code.is_own_module(name):
             continue
         path = str(Path(file).absolute())
         if not path.startswith(installed_folders()) and Path(path).is_file():

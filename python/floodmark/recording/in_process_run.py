@@ -17,10 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 
-from floodmark import _core
+from floodmark import _core, own_code
 from floodmark.recording.launch import command_of, split_words
-
-_OWN_FOLDER = str(Path(__file__).parents[1]) + os.sep
 
 
 def run_in_place(request: _core.RunRequest) -> None:
@@ -118,7 +116,7 @@ def _without_ours(traceback: TracebackType | None) -> TracebackType | None:
         traceback = traceback.tb_next
     files = [entry.tb_frame.f_code.co_filename for entry in entries]
     first = len(files) - files[::-1].index(__file__) if __file__ in files else 0
-    outside = [at for at in range(first) if not files[at].startswith(_OWN_FOLDER)]
+    outside = [at for at in range(first) if not files[at].startswith(own_code.FOLDERS)]
     if all(_starts_us(files[at]) for at in outside):
         outside = []
     # Keep the frames of a tool that runs floodmark.

@@ -23,7 +23,7 @@ from pathlib import Path
 from posix import getpid
 from typing import TYPE_CHECKING
 
-from floodmark import _core
+from floodmark import _core, own_code
 from floodmark.recording import gpu_account, header_facts
 from floodmark.recording.frame_layout import choose_way
 from floodmark.recording.gpu_account import FakeGpuAccount
@@ -37,7 +37,6 @@ from floodmark.recording.window_options import (
 if TYPE_CHECKING:
     from floodmark.reports import answer_types
 
-_OWN_FOLDER = str(Path(__file__).parents[1]) + os.sep
 
 #: The note of a recording around a block of fake tensors.
 _FAKE = (
@@ -115,7 +114,7 @@ class Window:
             source=self._block_source(),
             recording=json.dumps({**options, "stacks": stacks, "ops": ops and not is_fake}),
             header=self._header(),
-            own_folder=_OWN_FOLDER,
+            own_folders=list(own_code.FOLDERS),
         )
         _open.append(self)
         self._wants_ops = ops and not is_fake

@@ -14,6 +14,8 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
+from floodmark import own_code
+
 Arguments = dict[str, Any]
 
 
@@ -25,7 +27,7 @@ def replace_in_modules(pairs: Iterable[tuple[Any, Any]]) -> None:
     replaced = {id(old): (old, new) for old, new in pairs}
     for place, module in list(sys.modules.items()):
         # `sys.modules` may contain objects that are not modules.
-        if not isinstance(module, ModuleType) or place.startswith("floodmark."):
+        if not isinstance(module, ModuleType) or own_code.is_own_module(place):
             continue
         names = vars(module)
         for name, value in list(names.items()):

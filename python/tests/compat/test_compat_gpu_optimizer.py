@@ -14,7 +14,7 @@ from support.compat_programs import ON_A_PHANTOM, ON_THE_CPU, source
 from support.phantoms import needs_cuda_build, needs_no_gpu
 
 import floodmark
-from floodmark.compat.gpu_optimizer import LayerMemoryStats, MemoryEvent, MemoryTracer
+from floodmark_compat.gpu_optimizer import LayerMemoryStats, MemoryEvent, MemoryTracer
 
 NAME = "traced_layers"
 LAYERS = [

@@ -16,7 +16,7 @@ from support.programs import Programs
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import floodmark
-from floodmark.compat.memory_profiler import (
+from floodmark_compat.memory_profiler import (
     MemoryDispatchMode,
     MemoryTracer,
     configure_logging,
@@ -24,7 +24,7 @@ from floodmark.compat.memory_profiler import (
 )
 
 NAME = "estimated_step"
-OURS = "from floodmark.compat.memory_profiler import"
+OURS = "from floodmark_compat.memory_profiler import"
 TRACER = f"import json, sys, torch\n{OURS} MemoryTracer, TracerPlugin\n"
 
 #: The tool's names for a program that really runs: torch's counters answer.
@@ -144,7 +144,7 @@ def test_every_table_is_printed(estimated):
 
 LOGGED = """
 import logging
-from floodmark.compat.memory_profiler import configure_logging, get_logger, MemoryTracer
+from floodmark_compat.memory_profiler import configure_logging, get_logger, MemoryTracer
 
 # Each of the documented ways to set it up.
 configure_logging(level=logging.INFO)
@@ -276,7 +276,7 @@ facts["modules"] = tracer.memory_dispatch_mode.module_memory_usage
 facts["per device"] = tracer.memory_dispatch_mode.peak_memory_per_device
 # Two models of one class have two rows each.
 import torch.distributed as dist
-from floodmark.compat.memory_profiler import DistributedPlugin
+from floodmark_compat.memory_profiler import DistributedPlugin
 
 class Pair(torch.nn.Module):
     def __init__(self):
@@ -457,7 +457,7 @@ def test_what_lies_on_meta_is_counted(facts):
 
 
 def test_the_plugins_have_the_documented_names():
-    from floodmark.compat import memory_profiler
+    from floodmark_compat import memory_profiler
 
     for name, library in (
         ("DistributedPlugin", "torch.distributed"),

@@ -17,13 +17,13 @@ from support.compat_programs import ON_A_PHANTOM, ON_THE_CPU, PROFILED, TELL, so
 from support.phantoms import needs_cuda_build
 
 import floodmark
-from floodmark.compat.memory_tracker import MemoryProfileDispatchMode, MemoryTracker
+from floodmark_compat.memory_tracker import MemoryProfileDispatchMode, MemoryTracker
 
 NAME = "tracked_operators"
 RULE = "-" * 48
 #: Every series of every model, from our tracker and from torch's own.
 COMPARED = """
-from floodmark.compat.memory_tracker import MemoryTracker as Ours
+from floodmark_compat.memory_tracker import MemoryTracker as Ours
 from torch.distributed._tools.memory_tracker import MemoryTracker as Original
 
 facts = {"devices": str(torch.cuda.get_device_name())}
@@ -99,7 +99,7 @@ def test_every_series_of_three_models_equals_the_originals(programs):
 @needs_cuda_build
 def test_the_summary_is_the_originals(programs):
     loaded = """
-from floodmark.compat.memory_tracker import MemoryTracker
+from floodmark_compat.memory_tracker import MemoryTracker
 program.run("cuda")
 tracker = MemoryTracker()
 tracker.load("operators.pickle")
@@ -162,7 +162,7 @@ def test_levels_on_the_cpu_agree_with_the_profiler(programs):
     after = """
 sys.modules["matplotlib"] = None
 program.run("cpu")
-from floodmark.compat.memory_tracker import MemoryTracker
+from floodmark_compat.memory_tracker import MemoryTracker
 
 model, x = program.MODELS["residual"]()
 
@@ -587,7 +587,7 @@ def test_a_program_that_allocates_nothing_has_zeros(programs):
     done = programs.python(
         "-c",
         "import torch\n"
-        "from floodmark.compat.memory_tracker import MemoryTracker\n"
+        "from floodmark_compat.memory_tracker import MemoryTracker\n"
         "tracker, model = MemoryTracker(), torch.nn.Identity()\n"
         "tracker.start_monitor(model)\n"
         "model(torch.empty(0)).view(0)\n"

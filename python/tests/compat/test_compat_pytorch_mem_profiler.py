@@ -126,7 +126,7 @@ facts = {"peak": base + profiled(step)[0]}
 
 CHAIN = """
 import torch
-from floodmark.compat.pytorch_mem_profiler import *
+from floodmark_compat.pytorch_mem_profiler import *
 wide = dict(bias=False)
 model = torch.nn.Sequential(
     torch.nn.Linear(10, 1000, **wide), torch.nn.ReLU(), torch.nn.Linear(1000, 10, **wide)
@@ -154,7 +154,7 @@ def test_feature_maps_and_gradients_of_a_known_chain(programs):
 
 @pytest.mark.parametrize("period", [0, -5, 2.5, "5", None, True])
 def test_a_period_that_is_no_positive_integer_is_refused(period, tmp_path, monkeypatch):
-    from floodmark.compat.pytorch_mem_profiler import memory_profiler
+    from floodmark_compat.pytorch_mem_profiler import memory_profiler
 
     monkeypatch.chdir(tmp_path)
     with pytest.raises((TypeError, ValueError), match="print_period must be a positive integer"):
@@ -164,7 +164,7 @@ def test_a_period_that_is_no_positive_integer_is_refused(period, tmp_path, monke
 
 BY_HAND = """
 import torch
-from floodmark.compat.pytorch_mem_profiler import *
+from floodmark_compat.pytorch_mem_profiler import *
 # 64 MB of weights, and rows of 4 MB: what is intermediate is small.
 model = torch.nn.Sequential(
     torch.nn.Linear(4000, 2000, bias=False), torch.nn.Linear(2000, 4000, bias=False)
@@ -199,7 +199,7 @@ def test_a_profiler_that_is_dropped_leaves_nothing_behind():
     import torch
 
     import floodmark
-    from floodmark.compat.pytorch_mem_profiler import memory_profiler
+    from floodmark_compat.pytorch_mem_profiler import memory_profiler
 
     model = torch.nn.Linear(4, 4)
     profiler = memory_profiler(model)
@@ -224,7 +224,7 @@ def test_weight_gradients_are_no_intermediate_gradients_without_an_optimizer(pro
 
 TWO = """
 import torch
-from floodmark.compat.pytorch_mem_profiler import *
+from floodmark_compat.pytorch_mem_profiler import *
 first = torch.nn.Linear(1000, 1000, bias=False)
 second = torch.nn.Linear(1000, 2000, bias=False)
 x = torch.randn(2000, 1000)

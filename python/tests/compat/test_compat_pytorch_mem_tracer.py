@@ -10,7 +10,7 @@ import torch
 from support.compat_programs import ON_A_PHANTOM, ON_THE_CPU, PROFILED, TELL, source
 from support.phantoms import needs_cuda_build
 
-from floodmark.compat import pytorch_mem_tracer
+from floodmark_compat import pytorch_mem_tracer
 
 NAME = "lines_at_peak"
 HEAD = "Mem, Cumulative Mem, Median, Count, Location"
@@ -127,7 +127,7 @@ program.trace(mixer, rows)
 
 def test_a_report_without_a_trace_says_what_to_do(programs):
     done = programs.python(
-        "-c", "from floodmark.compat.pytorch_mem_tracer import *; report_stats()"
+        "-c", "from floodmark_compat.pytorch_mem_tracer import *; report_stats()"
     )
     assert done.returncode == 1
     assert "call start_tracing() first" in done.stderr

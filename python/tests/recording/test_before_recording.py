@@ -6,7 +6,7 @@ import threading
 
 import torch
 
-from floodmark.compat import pytorch_mem_tracer
+from floodmark_compat import pytorch_mem_tracer
 
 SIZE = 64 << 10
 
@@ -93,7 +93,7 @@ def test_destroyed_storages_and_other_allocators_do_not_count(record):
 
 def test_an_empty_section_prints_zeros(capsys, programs):
     script = """
-        from floodmark.compat import pytorch_mem_tracer as mem_tracer
+        from floodmark_compat import pytorch_mem_tracer as mem_tracer
 
         mem_tracer.start_tracing()
         mem_tracer.stop_tracing()

@@ -14,9 +14,9 @@ from torch import nn
 
 import floodmark
 from floodmark import _core
-from floodmark.compat.gpu_optimizer import MemoryTracer
-from floodmark.compat.memory_tracker import MemoryTracker
 from floodmark.recording import recorder as recorder_module
+from floodmark_compat.gpu_optimizer import MemoryTracer
+from floodmark_compat.memory_tracker import MemoryTracker
 
 
 @pytest.fixture(autouse=True)

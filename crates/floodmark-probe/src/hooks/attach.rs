@@ -19,7 +19,7 @@ pub fn attach_torch(folder: String) -> Option<Attached> {
     let backward = autograd_nodes::attach();
     saved_tensors::attach();
     with_recording(|recording, _| {
-        recording.tree.lock().set_library(vec![recording.own_folder.clone(), folder]);
+        recording.tree.lock().folders.torch = Some(folder);
     })?;
     Some(Attached { found: patch::install(), backward })
 }

@@ -37,6 +37,6 @@ pub struct WindowOptions {
     pub recording: RecordingOptions,
     /// Where the recording comes from.
     pub header: Header,
-    /// Our Python package's folder: its frames are not part of the program.
-    pub own_folder: String,
+    /// The folders of our Python packages: their frames are not part of the program.
+    pub own_folders: Vec<String>,
 }

@@ -32,8 +32,6 @@ pub(crate) struct Recording {
     pub(crate) names: Mutex<Names>,
     pub(crate) gil_request: GilRequest,
     pub(crate) steps: AtomicU32,
-    /// Our Python package's folder.
-    pub(crate) own_folder: String,
     pub(crate) windows: Mutex<Windows>,
     pub(crate) freed_blocks: Arc<FreedBlocks>,
     /// Why recording stopped before the program did.
@@ -69,7 +67,7 @@ impl Recording {
     pub(crate) fn new(id: u64, options: &WindowOptions, chunks: Chunks) -> Self {
         let budget = Arc::new(Budget::new(options.recording.max_memory));
         let mut tree = CallTree::new(Arc::clone(&budget));
-        tree.set_library(vec![options.own_folder.clone()]);
+        tree.folders.own.clone_from(&options.own_folders);
         Self {
             journal: Journal::new(id, chunks),
             wanted: RecordedEvents::default(),
@@ -80,7 +78,6 @@ impl Recording {
             names: Mutex::new(Names::default()),
             gil_request: GilRequest::default(),
             steps: AtomicU32::new(0),
-            own_folder: options.own_folder.clone(),
             windows: Mutex::default(),
             freed_blocks: Arc::default(),
             failure: Mutex::new(None),

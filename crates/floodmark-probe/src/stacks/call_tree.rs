@@ -18,7 +18,7 @@ use hashbrown::{HashMap, HashSet};
 use crate::budget::Budget;
 use crate::python::{self, CodeContents, RawFrame};
 
-use super::code_role::{CodeRole, Role};
+use super::code_role::{CodeRole, LibraryFolders, Role};
 use super::node::{EPOCH, FRAME_LEFT_OUT, Node};
 use super::seen_frame::{SeenFrame, innermost_node, push_below};
 use super::shortcuts::Shortcuts;
@@ -93,8 +93,7 @@ pub(crate) struct CallTree {
     next_module: u32,
     nodes: HashMap<NodeKey, Node>,
     budget: Arc<Budget>,
-    /// Folders whose files are not the user's: that of floodmark first, then torch's.
-    library: Vec<String>,
+    pub(crate) folders: LibraryFolders,
     pub(crate) needs_gil_work: bool,
     /// The memory limit leaves no room for more modules and names of them.
     lacks_modules: bool,
@@ -122,19 +121,10 @@ impl CallTree {
             names: HashSet::new(),
             nodes: HashMap::new(),
             budget,
-            library: Vec::new(),
+            folders: LibraryFolders::default(),
             needs_gil_work: false,
             lacks_modules: false,
         }
-    }
-
-    /// Folders whose frames are not the user's.
-    pub(crate) fn library(&self) -> &[String] {
-        &self.library
-    }
-
-    pub(crate) fn set_library(&mut self, folders: Vec<String>) {
-        self.library = folders;
     }
 
     fn code(&mut self, frame: &RawFrame, out: &mut impl DefinitionWriter) -> KnownCode {
@@ -154,7 +144,7 @@ impl CallTree {
                     return KnownCode::unknown();
                 }
                 let id = u32::try_from(self.code_ids.len() + 1).unwrap_or(0);
-                let role = CodeRole::of_code(&contents, &self.library);
+                let role = CodeRole::of_code(&contents, &self.folders);
                 let CodeContents { file, name, first_line, .. } = &contents;
                 let first_line = *first_line;
                 out.define(&Definition::Code { id, first_line, file, name });

@@ -28,14 +28,22 @@ pub(crate) struct CodeRole {
     pub(crate) is_library: bool,
 }
 
+/// Folders whose frames are not the user's.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LibraryFolders {
+    /// Those of floodmark's packages.
+    pub(crate) own: Vec<String>,
+    /// That of torch, once it is loaded.
+    pub(crate) torch: Option<String>,
+}
+
 impl CodeRole {
-    pub(crate) fn of_code(contents: &CodeContents, library: &[String]) -> Self {
+    pub(crate) fn of_code(contents: &CodeContents, folders: &LibraryFolders) -> Self {
         let (file, name) = (contents.file.as_str(), contents.name.as_str());
         let method = name.rsplit('.').next().unwrap_or(name);
+        let is_own = folders.own.iter().any(|folder| file.starts_with(folder.as_str()));
         let role = match method {
-            _ if library.first().is_some_and(|ours| file.starts_with(ours.as_str())) => {
-                Role::Recorder
-            }
+            _ if is_own => Role::Recorder,
             "_wrapped_call_impl" if file.ends_with("torch/nn/modules/module.py") => {
                 Role::ModuleCall
             }
@@ -43,8 +51,8 @@ impl CodeRole {
             "_engine_run_backward" if file.ends_with("torch/autograd/graph.py") => Role::Engine,
             _ => Role::Plain,
         };
-        let is_library = is_python_library(file)
-            || library.iter().any(|folder| file.starts_with(folder.as_str()));
+        let is_torch = folders.torch.as_ref().is_some_and(|folder| file.starts_with(folder));
+        let is_library = is_own || is_torch || is_python_library(file);
         Self { role, is_library }
     }
 }

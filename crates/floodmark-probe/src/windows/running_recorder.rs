@@ -194,8 +194,8 @@ pub(crate) fn end_recorder(running: RunningRecorder) -> bool {
 /// missed: each is recorded by the one or the other. Returns the result of the old writer, if it did not panic and no
 /// thread was still inside a hook: neither recorder has the events of such a thread. The GIL must be held.
 pub(crate) fn replace(old: RunningRecorder, new: &RunningRecorder) -> Option<Ended> {
-    let folders = old.recording().tree.lock().library().to_vec();
-    new.recording().tree.lock().set_library(folders);
+    let folders = old.recording().tree.lock().folders.clone();
+    new.recording().tree.lock().folders = folders;
     CURRENT.store(new.recording, Ordering::SeqCst);
     // Each thread enters the new one from now on.
     let is_idle = wait_until_idle();

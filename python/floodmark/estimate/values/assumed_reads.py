@@ -12,6 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from floodmark import own_code
+
 if TYPE_CHECKING:
     from floodmark.reports.answer_types import PhantomRead
 
@@ -25,8 +27,8 @@ class AssumedReads:
         """`generated` are folders with code of compilers, which does not belong to the program."""
         self._answers = answers
         self._reads: dict[tuple[str, int, str], PhantomRead] = {}
-        folders = (Path(str(torch.__file__)).parent, Path(__file__).parents[2], *generated)
-        self._skipped = (*(f"{folder}{os.sep}" for folder in folders), "<")
+        folders = (Path(str(torch.__file__)).parent, *generated)
+        self._skipped = (*own_code.FOLDERS, *(f"{folder}{os.sep}" for folder in folders), "<")
 
     def all(self) -> list[PhantomRead]:
         """Every read with its line, count and assumed value, the most frequent first."""

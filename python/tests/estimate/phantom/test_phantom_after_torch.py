@@ -144,7 +144,7 @@ def test_a_gpu_is_simulated_while_a_recording_runs(tmp_path: Path, fake_first: b
 AROUND = """
 import json
 import torch, floodmark
-from floodmark.compat.memory_profiler import MemoryTracer
+from floodmark_compat.memory_profiler import MemoryTracer
 
 with floodmark.estimate(engine="phantom") as outer:
     torch.empty(3, device="cuda")

@@ -19,8 +19,9 @@ fn contents(file: &str, name: &str) -> CodeContents {
 }
 
 fn role(file: &str, name: &str) -> CodeRole {
-    let library = ["/site/floodmark/".to_owned(), "/site/torch/".to_owned()];
-    CodeRole::of_code(&contents(file, name), &library)
+    let own = ["/site/floodmark/", "/site/floodmark_compat/"].map(str::to_owned).to_vec();
+    let folders = LibraryFolders { own, torch: Some("/site/torch/".to_owned()) };
+    CodeRole::of_code(&contents(file, name), &folders)
 }
 
 fn tree(limit: u64) -> CallTree {
@@ -51,7 +52,11 @@ fn functions_that_matter_are_known_by_file_and_name() {
     assert_eq!(step.role, Role::Optimizer);
     let engine = role("/site/torch/autograd/graph.py", "_engine_run_backward");
     assert_eq!(engine.role, Role::Engine);
-    assert_eq!(role("/site/floodmark/recording.py", "start").role, Role::Recorder);
+    for ours in ["/site/floodmark/recording.py", "/site/floodmark_compat/gpu_optimizer.py"] {
+        assert_eq!(role(ours, "start").role, Role::Recorder);
+    }
+    let other = role("/site/floodmark_tools/train.py", "start");
+    assert_eq!((other.role, other.is_library), (Role::Plain, false));
     let import = role("<frozen importlib._bootstrap>", "_find_and_load");
     assert_eq!((import.role, import.is_library), (Role::Plain, true));
     assert!(role("/usr/lib/python3.12/copy.py", "deepcopy").is_library);

@@ -1,6 +1,6 @@
 """`pytorch_mem_profiler`: a table of weights, gradients and feature maps while a model trains.
 
-    from floodmark.compat.pytorch_mem_profiler import *
+    from floodmark_compat.pytorch_mem_profiler import *
 
     profiler = memory_profiler(model, print_period=5, csv=True)
     for epoch in range(num_epochs):

@@ -1,6 +1,6 @@
 """`gpu_optimizer.MemoryTracer`: memory of the layers of a model, as it runs.
 
-    from floodmark.compat.gpu_optimizer import MemoryTracer
+    from floodmark_compat.gpu_optimizer import MemoryTracer
 
     tracer = MemoryTracer(max_events=10000)
     with tracer.trace(model):

@@ -1,4 +1,4 @@
-"""The logging of `floodmark.compat.memory_profiler`: one logger, a console and perhaps a file.
+"""The logging of `floodmark_compat.memory_profiler`: one logger, a console and perhaps a file.
 
 Nothing is set up by an import: the first logger that is asked for, or the first tracer, does it.
 Sees: the standard output of the moment, and `rich` where it is installed. Knows nothing of memory.

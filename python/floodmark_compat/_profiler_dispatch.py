@@ -1,4 +1,4 @@
-"""`MemoryDispatchMode` of `floodmark.compat.memory_profiler`: devices, modules and live tensors.
+"""`MemoryDispatchMode` of `floodmark_compat.memory_profiler`: devices, modules and live tensors.
 
 It is a mode of torch's that changes no operator: the engine of the estimate sees them all. What is
 asked for is read from it and from the recording. Sees: the modules that were given to it. Talks to:
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from floodmark import torch_private
-from floodmark.compat import _profiler_tables as tables
+from floodmark_compat import _profiler_tables as tables
 
 if TYPE_CHECKING:
     from floodmark.reports.trace import Trace

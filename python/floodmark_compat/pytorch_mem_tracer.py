@@ -1,6 +1,6 @@
 """`pytorch_mem_tracer`: which lines held device memory when a section stood highest.
 
-    import floodmark.compat.pytorch_mem_tracer as mem_tracer
+    import floodmark_compat.pytorch_mem_tracer as mem_tracer
 
     mem_tracer.switch_allocator()
     mem_tracer.start_tracing()

@@ -1,4 +1,4 @@
-"""The plugins of `floodmark.compat.memory_profiler`, under that tool's names.
+"""The plugins of `floodmark_compat.memory_profiler`, under that tool's names.
 
 They are floodmark's own plugins. `DistributedPlugin` also answers a program that has no process
 group: collectives do nothing, and groups are stand-ins. Sees: `torch.distributed`. Knows nothing of

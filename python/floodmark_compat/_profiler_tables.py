@@ -1,4 +1,4 @@
-"""The tables that `floodmark.compat.memory_profiler` prints, as lines of text.
+"""The tables that `floodmark_compat.memory_profiler` prints, as lines of text.
 
 Sees: a trace, and what the tracer noted of phases and forward passes. All figures are those of the
 trace's own answers; here they are put into columns. A megabyte is 1024 x 1024 bytes.

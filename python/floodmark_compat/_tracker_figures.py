@@ -1,4 +1,4 @@
-"""The pictures of `floodmark.compat.memory_tracker`.
+"""The pictures of `floodmark_compat.memory_tracker`.
 
 Figures of matplotlib where it is installed, as in the original, and PNG files elsewhere. Both have
 the same four: the three series together, then each by itself.

@@ -1,6 +1,6 @@
 """`torch.distributed._tools.memory_tracker`: memory after every operator.
 
-    from floodmark.compat.memory_tracker import MemoryTracker
+    from floodmark_compat.memory_tracker import MemoryTracker
 
     mem_tracker = MemoryTracker()
     mem_tracker.start_monitor(net)
@@ -42,9 +42,9 @@ from typing import Any
 import torch
 
 from floodmark import _core, torch_private
-from floodmark.compat import _stats_file, _tracker_figures
-from floodmark.compat._operator_modules import OperatorModules
 from floodmark.recording.recorder import trace
+from floodmark_compat import _stats_file, _tracker_figures
+from floodmark_compat._operator_modules import OperatorModules
 
 __all__ = ["MemoryProfileDispatchMode", "MemoryTracker"]
 

@@ -1,6 +1,6 @@
 """`memory_profiler` (pytorch-memory-tracing): what a training step needs, from fake tensors.
 
-    from floodmark.compat.memory_profiler import MemoryTracer
+    from floodmark_compat.memory_profiler import MemoryTracer
 
     estimator = MemoryTracer(device="cuda")
     with estimator:
@@ -41,18 +41,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from floodmark import _core, torch_private
-from floodmark.compat import _profiler_tables as tables
-from floodmark.compat._profiler_blocks import Estimating
-from floodmark.compat._profiler_dispatch import MemoryDispatchMode
-from floodmark.compat._profiler_log import configure_logging, get_logger, level_number
-from floodmark.compat._profiler_plugins import (
+from floodmark.plugins import Plugin
+from floodmark.reports.trace import Estimate, Report, Trace
+from floodmark_compat import _profiler_tables as tables
+from floodmark_compat._profiler_blocks import Estimating
+from floodmark_compat._profiler_dispatch import MemoryDispatchMode
+from floodmark_compat._profiler_log import configure_logging, get_logger, level_number
+from floodmark_compat._profiler_plugins import (
     DistributedPlugin,
     P2PCommunicationPlugin,
     TracerPlugin,
     TransformerEnginePlugin,
 )
-from floodmark.plugins import Plugin
-from floodmark.reports.trace import Estimate, Report, Trace
 
 if TYPE_CHECKING:
     from floodmark.reports import answer_types

@@ -1,4 +1,4 @@
-"""Which module an operator belongs to, for `floodmark.compat.memory_tracker`.
+"""Which module an operator belongs to, for `floodmark_compat.memory_tracker`.
 
 In the forward pass it is the innermost module that runs on the thread. In the backward pass it is
 the module whose forward made the autograd node, by the numbers that autograd gives its nodes.

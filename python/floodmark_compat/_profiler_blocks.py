@@ -1,4 +1,4 @@
-"""The blocks of `floodmark.compat.memory_profiler`: fake tensors from the beginning to the end.
+"""The blocks of `floodmark_compat.memory_profiler`: fake tensors from the beginning to the end.
 
 A tracer inside another one, or inside an estimate with fake tensors, has no engine of its own: both
 see the same tensors, as two counters of one GPU would. Sees: the block that is open. Talks to: the
@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import Any
 
 from floodmark import _core
-from floodmark.compat._profiler_plugins import DEFAULTS
 from floodmark.estimate import context_manager
 from floodmark.estimate.fake.session import FakeSession, open_session
 from floodmark.plugins import Plugin
+from floodmark_compat._profiler_plugins import DEFAULTS
 
 
 class InnerBlock:
