@@ -1,4 +1,4 @@
-"""Fails on a wheel whose extension does not unwind with the system's `libgcc_s`.
+"""Fails on a wheel that lacks a package, or whose extension does not unwind with `libgcc_s`.
 
     python tools/check_wheel.py dist/release/*.whl
 
@@ -17,6 +17,7 @@ import zipfile
 from pathlib import Path
 
 LIBRARY = "libgcc_s.so.1"
+PACKAGES = ("floodmark", "floodmark_compat")
 
 
 def extensions(wheel: Path, folder: Path) -> list[Path]:
@@ -34,8 +35,17 @@ def needed(extension: Path) -> list[str]:
     return [line.partition("[")[2].rstrip("]") for line in lines]
 
 
+def missing_packages(wheel: Path) -> list[str]:
+    """The packages that a wheel lacks; each has types of its own."""
+    with zipfile.ZipFile(wheel) as files:
+        names = set(files.namelist())
+    return [each for each in PACKAGES if not {f"{each}/__init__.py", f"{each}/py.typed"} <= names]
+
+
 def problem(wheel: Path) -> str | None:
     """What is wrong with a wheel."""
+    if missing := missing_packages(wheel):
+        return f"{wheel.name}: lacks `{'`, `'.join(missing)}` or its types"
     with tempfile.TemporaryDirectory() as folder:
         found = extensions(wheel, Path(folder))
         if not found:
@@ -53,12 +63,14 @@ def main(wheels: list[str]) -> int:
     problems = [found for wheel in wheels if (found := problem(Path(wheel)))]
     for found in problems:
         print(f"error: {found}", file=sys.stderr)
-    if problems:
+    if any("unwinder" in found for found in problems):
         print(
             f"\nhint: link `{LIBRARY}`, for example with gcc in a manylinux image", file=sys.stderr
         )
+    if problems:
         return 1
-    print(f"wheels: {len(wheels)}, all unwind with `{LIBRARY}`")
+    packages = "` and `".join(PACKAGES)
+    print(f"wheels: {len(wheels)}, all have `{packages}` and unwind with `{LIBRARY}`")
     return 0
 
 
