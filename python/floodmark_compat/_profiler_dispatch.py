@@ -113,7 +113,8 @@ class MemoryDispatchMode(torch_private.dispatch_mode_class()):  # type: ignore[m
     def live_tensors(self) -> Any:
         """The tensors of the block that are live now, each with the bytes of its storage.
 
-        A dictionary with weak keys. Tensors that share a storage each have all of its bytes.
+        Also after the block. A dictionary with weak keys. Tensors that share a storage each have
+        all of its bytes.
         """
         from torch.utils.weak import WeakIdKeyDictionary
 
@@ -127,7 +128,7 @@ class MemoryDispatchMode(torch_private.dispatch_mode_class()):  # type: ignore[m
         """The live tensors that belong to a module, each with its name; keys are weak.
 
         The module is the one that allocated the storage, in the forward or in the backward pass,
-        or the one that has the parameter.
+        or the one inside the model that has the parameter.
         """
         from torch.utils.weak import WeakIdKeyDictionary
 

@@ -272,7 +272,7 @@ class MemoryTracer:
 
     def _address_of(self, tensor: Any) -> int:
         """Where the storage of a tensor of the block would be."""
-        if self._run is None or not self._is_inside:
+        if self._run is None:
             return 0
         operators = self._run.engine_of_block().operators
         return int(operators.address(torch_private.storage_id(tensor.untyped_storage())))
@@ -280,9 +280,11 @@ class MemoryTracer:
     def _fakes(self, objects: list[Any]) -> Iterator[Any]:
         """Those of some objects that are tensors of the block, with memory."""
         fake = torch_private.fake_tensor_class()
+        mode = None if self._run is None else self._run.engine_of_block().fake
         for each in objects:
             # By its type: to ask an object for its class may run code of its own.
-            if issubclass(type(each), fake) and self._address_of(each):
+            is_fake = issubclass(type(each), fake)
+            if is_fake and each.fake_mode is mode and self._address_of(each):
                 yield each
 
     def _now(self) -> int:

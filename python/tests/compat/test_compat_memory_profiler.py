@@ -317,6 +317,12 @@ with MemoryTracer(plugins=[DistributedPlugin]) as tracer:
     dist.all_gather_object(facts["shares"], "mine")
     tracer.print_memory_stats(detailed=True)
 facts["phase peak"] = tracer.get_peak_memory_per_phase()
+del lives, owners, pairs[0]
+stranger = torch.ones(3)
+after = modes.live_tensors, modes.tensor_to_module
+facts["live after"] = [
+    after[0].get(x), after[0].get(stranger), after[1].get(x), after[1].get(pairs[0].layer.weight)
+]
 facts["forwards"] = {name: each.calls for name, each in modes._forwards.items()}
 facts["notes"] = tracer.estimate.to_dict()["notes"]
 
@@ -407,6 +413,13 @@ def test_live_tensors_have_their_modules(facts):
     assert made.endswith("layer")
     assert weight.endswith("layer")
     assert batch is None
+
+
+def test_live_tensors_are_known_after_the_block(facts):
+    size, stranger, batch, weight = facts["live after"]
+    assert size == 64 * 256 * 4
+    assert weight.endswith("layer")
+    assert (stranger, batch) == (None, None)
 
 
 def test_collectives_without_a_group_do_nothing(facts):
