@@ -1,5 +1,4 @@
-//! The memory of each layer of a model: how often and how much it allocated, in forward and in backward, the
-//! peaks of its own memory and of the device, how long its memory was live.
+//! The memory of each layer of a model: how often it allocated, and the peaks of the device while it ran.
 //!
 //! A layer is what a phase of a chosen name marks ([`LayerSource::Phases`]): it runs from the beginning of the phase to its
 //! end. Or it is a module on the stacks of allocations ([`LayerSource::Modules`]): then it runs from its first allocation
@@ -12,7 +11,6 @@
 pub(crate) mod runs;
 
 use floodmark_trace::{Bytes, Device, Losses, Trace};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::layers::runs::Runs;
@@ -51,30 +49,16 @@ pub struct LayerQuestion {
 }
 
 /// The figures of a layer, over all of its runs.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Layer {
     /// Its qualified name.
     pub name: String,
-    /// How often it ran.
-    pub runs: u64,
-    /// How long, in all.
+    /// How long it ran, in all.
     pub seconds: f64,
     /// Allocations while it ran.
     pub allocations: u64,
     /// Frees while it ran, also of blocks that others allocated.
     pub frees: u64,
-    /// The bytes of these allocations.
-    pub bytes: Bytes,
-    /// The part of them that no layer inside it allocated.
-    pub own_bytes: Bytes,
-    /// The part of them that the backward pass allocated.
-    pub backward_bytes: Bytes,
-    /// The most of them that was live at once.
-    pub peak_bytes: Bytes,
-    /// What is left of them at the end.
-    pub current: Bytes,
-    /// How long those that were freed had lived, on average; null when none was.
-    pub lifetime_seconds: Option<f64>,
     /// The peak of allocated bytes of the device while it ran.
     pub peak_allocated: Bytes,
     /// The peak of reserved bytes meanwhile; what was allocated, where nothing is reserved.
@@ -84,7 +68,7 @@ pub struct Layer {
 }
 
 /// What an event of a device was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerEventKind {
     /// A block was allocated.
@@ -128,7 +112,7 @@ impl LayerEvent {
 }
 
 /// The figures of each layer.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Layers {
     /// The device.
     pub device: Device,
@@ -145,7 +129,6 @@ pub struct Layers {
     /// The layers, in the order in which they first ran.
     pub layers: Vec<Layer>,
     /// What happened.
-    #[serde(skip)]
     pub events: Vec<LayerEvent>,
 }
 

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use floodmark_trace::{
-    AllocatedChange, Allocation, AllocationId, Bytes, Device, Event, ProgramEvent, StackId,
-    Subject, ThreadId, Trace,
+    AllocatedChange, Allocation, Bytes, Device, Event, ProgramEvent, StackId, Subject, ThreadId,
+    Trace,
 };
 use hashbrown::HashMap;
 
@@ -38,9 +38,6 @@ const NO_LAYER: u32 = 0;
 struct Sums {
     ratios: f64,
     events: u64,
-    live: u64,
-    lived: f64,
-    ended: u64,
 }
 
 /// Where in a trace the runs are followed: the event, and the levels before and after it.
@@ -54,8 +51,6 @@ struct Now<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Runs {
     followed: Followed,
-    /// Per allocation: its node.
-    node_of: Vec<u32>,
     events: VecDeque<LayerEvent>,
 }
 
@@ -104,18 +99,15 @@ impl Runs {
             allocated_bytes: Bytes(0),
             noted: Vec::new(),
         };
-        Self { followed, node_of: Vec::new(), events: VecDeque::new() }
+        Self { followed, events: VecDeque::new() }
     }
 
     /// Follows the events that are new, but for the last one: the event of what was reserved for a block
     /// follows it.
     /// Keeps the `most_events` latest.
     pub(crate) fn extend(&mut self, trace: &Trace, most_events: usize) {
-        self.node_of.resize(trace.allocations.len(), NO_LAYER);
         while self.followed.read + 1 < trace.events.len() {
-            if let Some((id, node)) = self.followed.follow(trace, &self.node_of) {
-                self.node_of[id.index()] = node;
-            }
+            self.followed.follow(trace);
             keep(&mut self.events, &mut self.followed.noted, most_events);
         }
     }
@@ -124,7 +116,7 @@ impl Runs {
     pub(crate) fn layers(&self, trace: &Trace, most_events: usize) -> Layers {
         let mut followed = self.followed.clone();
         if followed.read < trace.events.len() {
-            followed.follow(trace, &self.node_of);
+            followed.follow(trace);
         }
         let mut layers = followed.end(trace);
         let last = std::mem::take(&mut layers.events);
@@ -148,8 +140,8 @@ fn keep(events: &mut VecDeque<LayerEvent>, noted: &mut Vec<LayerEvent>, most_eve
 }
 
 impl Followed {
-    /// Follows the next event. Returns the allocation that it made, and its node.
-    fn follow(&mut self, trace: &Trace, node_of: &[u32]) -> Option<(AllocationId, u32)> {
+    /// Follows the next event.
+    fn follow(&mut self, trace: &Trace) {
         let (at, event) = (self.read, trace.events[self.read]);
         let before = self.now;
         self.totals.apply(trace, &event);
@@ -163,12 +155,12 @@ impl Followed {
         self.now = shown.levels(event.time.as_seconds());
         if self.initial_events.is_none() {
             if is_initial(trace, event.subject) {
-                return None;
+                return;
             }
             self.begin(at, &before);
         }
         let after = self.now;
-        self.happen(&Now { trace, before: &before, after: &after }, &event, node_of)
+        self.happen(&Now { trace, before: &before, after: &after }, &event);
     }
 
     fn begin(&mut self, initial_events: usize, now: &Levels) {
@@ -178,12 +170,7 @@ impl Followed {
         self.note(LayerEventKind::Snapshot, Bytes(0), None, &start);
     }
 
-    fn happen(
-        &mut self,
-        now: &Now<'_>,
-        event: &Event,
-        node_of: &[u32],
-    ) -> Option<(AllocationId, u32)> {
+    fn happen(&mut self, now: &Now<'_>, event: &Event) {
         let is_by_modules = self.source == LayerSource::Modules;
         match event.subject.program_event() {
             Some(ProgramEvent::PhaseBegin(text)) if !is_by_modules => {
@@ -208,18 +195,12 @@ impl Followed {
             )
             | None => {}
         }
-        if event.device != self.device {
-            return None;
+        if event.device == self.device {
+            self.change(now, event);
         }
-        self.change(now, event, node_of)
     }
 
-    fn change(
-        &mut self,
-        now: &Now<'_>,
-        event: &Event,
-        node_of: &[u32],
-    ) -> Option<(AllocationId, u32)> {
+    fn change(&mut self, now: &Now<'_>, event: &Event) {
         match event.subject.allocated_change() {
             Some(AllocatedChange::Alloc(id)) => {
                 let allocation = &now.trace.allocations[id.index()];
@@ -228,22 +209,18 @@ impl Followed {
                     self.move_to(event.thread, allocation.stack, now);
                 }
                 let node = self.node_of_new(now.trace, event.thread, allocation);
-                self.allocate(node, allocation);
+                self.allocated_bytes += allocation.rounded;
+                self.for_each_layer(node, |layer| layer.allocations += 1);
                 let layer = self.layer_at(node);
                 self.note(LayerEventKind::Alloc, allocation.rounded, layer, now.after);
                 self.raise_around(node, now.after);
-                return Some((id, node));
             }
             Some(AllocatedChange::Free(id)) => {
-                let allocation = &now.trace.allocations[id.index()];
-                let node = node_of.get(id.index()).copied().unwrap_or(NO_LAYER);
-                self.add_lifetime(now.trace, node, allocation, now.after.seconds);
-                self.free(event.thread, allocation.rounded, now.after);
+                self.free(event.thread, now.trace.allocations[id.index()].rounded, now.after);
             }
             Some(AllocatedChange::FreeUnknown(bytes)) => self.free(event.thread, bytes, now.after),
             None => self.raise(now.after),
         }
-        None
     }
 
     /// Where a new allocation belongs: to the innermost run of its thread. In the backward pass none is open, and
@@ -263,49 +240,21 @@ impl Followed {
         node
     }
 
-    fn allocate(&mut self, node: u32, allocation: &Allocation) {
-        self.allocated_bytes += allocation.rounded;
-        let mut is_own = true;
-        self.for_each_layer(node, |layer, sums| {
-            layer.allocations += 1;
-            layer.bytes += allocation.rounded;
-            if std::mem::take(&mut is_own) {
-                layer.own_bytes += allocation.rounded;
-            }
-            if allocation.backward {
-                layer.backward_bytes += allocation.rounded;
-            }
-            sums.live += allocation.rounded.0;
-            layer.peak_bytes = layer.peak_bytes.max(Bytes(sums.live));
-        });
-    }
-
-    /// Adds the lifetime of a freed allocation to its layers.
-    fn add_lifetime(&mut self, trace: &Trace, node: u32, allocation: &Allocation, seconds: f64) {
-        let made = trace.events.get(allocation.made_at as usize);
-        let made = made.map_or(seconds, |event| event.time.as_seconds());
-        self.for_each_layer(node, |_, sums| {
-            sums.live = sums.live.saturating_sub(allocation.rounded.0);
-            sums.lived += seconds - made;
-            sums.ended += 1;
-        });
-    }
-
     fn free(&mut self, thread: ThreadId, bytes: Bytes, now: &Levels) {
         let innermost = self.runs(thread).iter().rev().flatten().next();
         let node = innermost.map_or(NO_LAYER, |run| run.node);
-        self.for_each_layer(node, |layer, _| layer.frees += 1);
+        self.for_each_layer(node, |layer| layer.frees += 1);
         let layer = self.innermost(thread);
         self.note(LayerEventKind::Free, bytes, layer, now);
     }
 
     /// A layer and those around it, each once.
-    fn for_each_layer(&mut self, node: u32, mut tell: impl FnMut(&mut Layer, &mut Sums)) {
+    fn for_each_layer(&mut self, node: u32, mut tell: impl FnMut(&mut Layer)) {
         let mut node = node;
         while node != NO_LAYER {
             let LayerNode { parent, layer, is_first } = self.nodes[node as usize];
             if is_first {
-                tell(&mut self.layers[layer as usize], &mut self.sums[layer as usize]);
+                tell(&mut self.layers[layer as usize]);
             }
             node = parent;
         }
@@ -333,7 +282,6 @@ impl Followed {
         let around = around.map_or(NO_LAYER, |run| run.node);
         let node = self.node(around, layer);
         self.runs(thread).push(Some(Run { layer, node, began: now.seconds }));
-        self.layers[layer as usize].runs += 1;
         self.note(LayerEventKind::LayerEnter, Bytes(0), Some(layer), now);
     }
 
@@ -426,7 +374,7 @@ impl Followed {
     /// Raises the peak of a layer and of those around it to this level, whether they run or not.
     fn raise_around(&mut self, node: u32, now: &Levels) {
         let (allocated, reserved) = (now.allocated, reserved(now));
-        self.for_each_layer(node, |layer, _| {
+        self.for_each_layer(node, |layer| {
             layer.peak_allocated = layer.peak_allocated.max(allocated);
             layer.peak_reserved = layer.peak_reserved.max(reserved);
         });
@@ -444,8 +392,6 @@ impl Followed {
         }
         self.note(LayerEventKind::Snapshot, Bytes(0), None, now);
         for (layer, sums) in self.layers.iter_mut().zip(&self.sums) {
-            layer.current = Bytes(sums.live);
-            layer.lifetime_seconds = (sums.ended > 0).then(|| sums.lived / sums.ended as f64);
             layer.fragmentation =
                 if sums.events > 0 { sums.ratios / sums.events as f64 } else { 0.0 };
         }
