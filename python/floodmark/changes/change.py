@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from floodmark.changes.pasted_code import with_import
+from floodmark.changes.pasted_code import GENERATED, with_import
 from floodmark.recording.undoable import Undoable
 from floodmark.recording.window_options import say
 
@@ -97,7 +97,12 @@ class Change(Undoable):
 
 
 def defined_by(code: str, name: str) -> Any:
-    """What the code of a patch defines under a name: what is printed is what runs.
+    """What the code of a patch defines under a name: what is printed is what runs."""
+    return definitions(code, name)[name]
+
+
+def definitions(code: str, title: str) -> dict[str, Any]:
+    """All that the code of a patch defines; a traceback calls it by the title.
 
     The code uses the program's `torch`: an `import` that is pasted into a function would hide it
     from the lines above.
@@ -105,8 +110,8 @@ def defined_by(code: str, name: str) -> Any:
     import torch
 
     names: dict[str, Any] = {"torch": torch}
-    exec(compile(code, f"<{name}>", "exec"), names)
-    return names[name]
+    exec(compile(code, f"{GENERATED}{title}>", "exec"), names)
+    return names
 
 
 def is_installed(library: str) -> bool:

@@ -1,51 +1,53 @@
-"""Cross entropy in chunks: `chunked-loss=8`.
+"""Cross entropy in chunks: `chunked-loss=8`, `chunked-loss=head`, `=liger` and `=cce`.
 
-`F.cross_entropy` keeps the log-probabilities of all tokens for the backward pass, in fp32 under
-autocast. Here each chunk of rows is computed alone, with its gradient, so only the gradient of the
-logits is kept, in their own type. Logits that the program has made before, and copies of them in
-fp32 (`logits.float()`), stay whole.
+With a number, the cross entropy alone: `F.cross_entropy` keeps the log-probabilities of all tokens
+for the backward pass, in fp32 under autocast. Here each chunk of rows is computed alone, with its
+gradient, so only the gradient of the logits is kept, in their own type. Logits that the program has
+made before, and copies of them in fp32 (`logits.float()`), stay whole.
+
+With `head`, the last `Linear` too: logits are never whole, forward and backward. The other two let
+a library do that, where one is installed and has the model.
 """
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from functools import wraps
+from types import FrameType, MethodType
 from typing import Any
 
-from floodmark.changes.change import Change, defined_by
+from floodmark.changes.change import Change, defined_by, definitions, is_installed
+from floodmark.changes.deferred_head import HEAD, LEAST_NUMBER, LOSS_OF_CHUNK
+from floodmark.changes.pasted_code import before_training, calling_line, model_name
+from floodmark.changes.repeated_blocks import indexed, joined, repeated_blocks
 
-#: With fewer logits there is nothing to gain.
-_LEAST_NUMBER = 1 << 20
-
-_PATCH = """\
+_LOSS = (
+    LOSS_OF_CHUNK
+    + """
 class ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, target, ignore_index, smoothing, is_mean, chunks):
-        is_used = target != ignore_index
-        scale = is_used.sum().clamp(min=1).float() if is_mean else 1.0
-        gradient = torch.empty_like(logits)
         total = torch.zeros((), device=logits.device)
+        ctx.count = (target != ignore_index).sum() if is_mean else torch.ones_like(total)
+        gradient = torch.empty_like(logits)
         rows = -(-logits.shape[0] // chunks)
         for start in range(0, logits.shape[0], rows):
-            part, used = slice(start, start + rows), is_used[start : start + rows, None]
-            right = target[part, None].where(used, 0)
-            logs = logits[part].float().log_softmax(-1)
-            losses = -(1 - smoothing) * logs.gather(-1, right)
-            if smoothing:
-                losses -= smoothing * logs.mean(-1, keepdim=True)
-            total += losses.where(used, 0.0).sum()
-            wrong = logs.exp_().sub_(smoothing / logits.shape[-1])
-            wrong.scatter_add_(-1, right, torch.full_like(losses, smoothing - 1))
-            gradient[part] = wrong.mul_(used / scale)
+            part = slice(start, start + rows)
+            loss, wrong = loss_of_chunk(logits[part], target[part], ignore_index, smoothing)
+            total, gradient[part] = total + loss, wrong
         ctx.save_for_backward(gradient)
-        return total / scale
+        dtype = torch.float32 if torch.is_autocast_enabled(logits.device.type) else logits.dtype
+        return (total / ctx.count).to(dtype)
 
     @staticmethod
     def backward(ctx, factor):
         (gradient,) = ctx.saved_tensors
-        return gradient.mul_(factor), None, None, None, None, None
+        return gradient.mul_(factor / ctx.count.clamp(min=1)), None, None, None, None, None
 """
+)
 
-_USE = """
+_USE_LOSS = """
 def chunked_cross_entropy(input, target, *args, **kwargs):
     options = {{name: value for name, value in kwargs.items() if value is not None}}
     reduction = options.get("reduction", "mean")
@@ -69,16 +71,51 @@ whole_cross_entropy = torch.nn.functional.cross_entropy
 torch.nn.functional.cross_entropy = chunked_cross_entropy
 """
 
+_USE_HEAD = """
+for head in [{heads}]:
+    head.forward = types.MethodType(deferred, head)
+"""
+
+_LIGER = """\
+from liger_kernel.transformers import {function}
+
+{function}(model={model}, fused_linear_cross_entropy=True{others})
+"""
+
+_CCE = """\
+from cut_cross_entropy.transformers import cce_patch
+
+cce_patch({model})
+"""
+
+#: What Liger could replace too, which is not asked for.
+_OTHER_KERNELS = ("rope", "rms_norm", "layer_norm", "swiglu", "geglu", "cross_entropy")
+
 
 class ChunkedLoss(Change):
-    """Computes cross entropy in chunks of rows."""
+    """Computes cross entropy, or the last `Linear` and cross entropy, in chunks of rows."""
 
     name = "chunked-loss"
     numerics = "rounding"
 
     def attach(self, torch: Any) -> None:
-        chunked = defined_by(_PATCH, "ChunkedCrossEntropy")
-        functional = torch.nn.functional
+        self._torch = torch
+        if self.argument.isdigit():
+            self._replace_loss(torch.nn.functional)
+
+    def prepare(self, root: Any, frame: FrameType | None) -> None:
+        if self.argument == "head":
+            self._defer_heads(root, frame)
+        elif self.argument in ("liger", "cce"):
+            self._use_library(root, frame)
+
+    def nothing_found(self) -> str:
+        return "no `cross_entropy` of a million logits or more was computed"
+
+    # The loss alone.
+
+    def _replace_loss(self, functional: Any) -> None:
+        chunked = defined_by(_LOSS, "ChunkedCrossEntropy")
         original = functional.cross_entropy
 
         @wraps(original)
@@ -100,10 +137,10 @@ class ChunkedLoss(Change):
                 and input.dim() == 2
                 and not target.is_floating_point()
                 and input.requires_grad
-                and input.numel() >= _LEAST_NUMBER
+                and input.numel() >= LEAST_NUMBER
             )
             if not is_simple:
-                if input.numel() >= _LEAST_NUMBER:
+                if input.numel() >= LEAST_NUMBER:
                     self.reason = "its cross entropy has weights, no reduction, or other shapes"
                 return original(
                     input,
@@ -115,7 +152,9 @@ class ChunkedLoss(Change):
                     reduction,
                     label_smoothing,
                 )
-            self._applied(input)
+            self.target = _described(input)
+            use = _USE_LOSS.format(least=LEAST_NUMBER, chunks=self.argument)
+            self.patch = "# before the first step\n" + _LOSS + use
             is_mean = reduction == "mean"
             return chunked.apply(
                 input, target, ignore_index, label_smoothing, is_mean, int(self.argument)
@@ -123,12 +162,144 @@ class ChunkedLoss(Change):
 
         self.replace(functional, "cross_entropy", cross_entropy)
 
-    def _applied(self, logits: Any) -> None:
-        rows, classes = logits.shape
-        kind = str(logits.dtype).removeprefix("torch.")
-        self.target = f"{rows} × {classes} logits in {kind}"
-        use = _USE.format(least=_LEAST_NUMBER, chunks=self.argument)
-        self.patch = "# before the first step\n" + _PATCH + use
+    # The head and the loss.
 
-    def nothing_found(self) -> str:
-        return "no `cross_entropy` of a million logits or more was computed"
+    def _defer_heads(self, root: Any, frame: FrameType | None) -> None:
+        torch = self._torch
+        heads = {name: one for name, one in _heads(torch, root) if "forward" not in vars(one)}
+        if self.reason or not heads:
+            return
+        names = definitions(HEAD, "chunked-loss=head")
+        model = model_name(root, frame)
+        written = ", ".join(indexed(joined(model, name)) for name in heads)
+        patch = before_training(frame) + HEAD + _USE_HEAD.format(heads=written)
+        self._watch(names, patch)
+        for head in heads.values():
+            self.replace(head, "forward", MethodType(names["deferred"], head))
+
+    def _watch(self, names: dict[str, Any], patch: str) -> None:
+        """See which logits the loss uses without computing them, and which are computed."""
+        loss_of_head, call, deferred = names["loss_of_head"], names["Call"], names["deferred"]
+        compute = call.compute
+        #: Whether all logits are used while the model is trained, and while it is not.
+        is_used = {True: False, False: False}
+        loss_reason = ""
+
+        @wraps(loss_of_head)
+        def watched_loss(logits: Any, *args: Any, **kwargs: Any) -> Any:
+            nonlocal loss_reason
+            described = _described(logits)
+            loss = loss_of_head(logits, *args, **kwargs)
+            if loss is None:
+                loss_reason = "its cross entropy has weights, no reduction, or other shapes"
+            elif not self.reason:
+                self.target, self.patch = described, patch
+            return loss
+
+        @wraps(compute)
+        def watched_compute(one: Any) -> Any:
+            is_training = one.head.training
+            is_used[is_training] = True
+            if is_training and not self.reason:
+                line = calling_line()
+                where = f" in {line}" if line else ""
+                self.give_up(loss_reason or f"the program uses all logits{where}")
+            return compute(one)
+
+        @wraps(deferred)
+        def watched_head(head: Any, hidden: Any) -> Any:
+            if is_used[head.training]:
+                return type(head).forward(head, hidden)
+            return deferred(head, hidden)
+
+        call.compute = watched_compute
+        names["loss_of_head"], names["deferred"] = watched_loss, watched_head
+
+    # Libraries.
+
+    def _use_library(self, root: Any, frame: FrameType | None) -> None:
+        """Have a library replace the forward of a model of transformers."""
+        package = {"liger": "liger_kernel", "cce": "cut_cross_entropy"}[self.argument]
+        if not is_installed(package):
+            self.reason = f"`{package}` is not installed"
+            return
+        found = [
+            (name, one)
+            for name, one in root.named_modules()
+            if hasattr(one, "get_output_embeddings") and hasattr(one, "config")
+        ]
+        if not found:
+            self.reason = f"`{type(root).__name__}` is no model of transformers"
+            return
+        name, model = found[0]
+        written = indexed(joined(model_name(root, frame), name))
+        if self.argument == "liger":
+            self._use_liger(model, written)
+        else:
+            patches = importlib.import_module("cut_cross_entropy.transformers")
+            self._keep_forward(model)
+            patches.cce_patch(model)
+            self.patch = _CCE.format(model=written)
+        if not self.reason:
+            self.target = f"`{type(model).__name__}`"
+            self.patch = before_training(frame) + self.patch
+
+    def _use_liger(self, model: Any, written: str) -> None:
+        kernels = importlib.import_module("liger_kernel.transformers")
+        kind = model.config.model_type
+        function = f"apply_liger_kernel_to_{kind}"
+        apply = getattr(kernels, function, None)
+        if apply is None:
+            self.reason = f"Liger has no kernels for `{kind}`"
+            return
+        taken = inspect.signature(apply).parameters
+        others = {name: False for name in _OTHER_KERNELS if name in taken}
+        self._keep_forward(model)
+        apply(model=model, fused_linear_cross_entropy=True, **others)
+        options = "".join(f", {name}=False" for name in others)
+        self.patch = _LIGER.format(function=function, model=written, others=options)
+
+    def _keep_forward(self, model: Any) -> None:
+        """Put the forward of a model back at the end."""
+        before = vars(model).get("forward")
+
+        def restore() -> None:
+            vars(model).pop("forward", None)
+            if before is not None:
+                model.forward = before
+
+        self.on_exit(restore)
+
+
+def _described(logits: Any) -> str:
+    """`2048 × 151936 logits in bfloat16`."""
+    *rows, classes = logits.shape
+    count = 1
+    for one in rows:
+        count *= one
+    return f"{count} × {classes} logits in {str(logits.dtype).removeprefix('torch.')}"
+
+
+def _heads(torch: Any, root: Any) -> list[tuple[str, Any]]:
+    """The modules that compute logits, with their names: what a model of transformers says, or
+    the widest of the `Linear` outside of repeated blocks."""
+    linear = torch.nn.Linear
+    named = {
+        name: one
+        for name, one in root.named_modules()
+        if isinstance(one, linear) and type(one).forward is linear.forward
+    }
+    said = [
+        one.get_output_embeddings()
+        for one in root.modules()
+        if hasattr(one, "get_output_embeddings")
+    ]
+    found = [(name, one) for name, one in named.items() if any(one is head for head in said)]
+    if found or said:
+        return found
+    repeated = repeated_blocks(torch, root)
+    blocks = [] if repeated is None else repeated.blocks
+    inner = {id(one) for block in blocks for one in block.modules()}
+    outside = [(name, one) for name, one in named.items() if id(one) not in inner]
+    widest = max((one.out_features for _, one in outside), default=0)
+    return [(name, one) for name, one in outside if one.out_features == widest]

@@ -19,6 +19,8 @@ from typing import Any
 
 from floodmark import own_code
 
+#: What the file names of patches that run begin with.
+GENERATED = "<floodmark "
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 #: `optimizer = torch.optim.AdamW(…)`, `self.optimizer = …`.
@@ -90,7 +92,7 @@ def with_import(code: str) -> str:
 
 def _frames_from(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(own_code.FOLDERS):
+        if not frame.f_code.co_filename.startswith((*own_code.FOLDERS, GENERATED)):
             yield frame
         frame = frame.f_back
 

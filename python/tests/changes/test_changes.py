@@ -180,6 +180,16 @@ def test_chunked_loss_has_the_value_and_the_gradient_of_cross_entropy(
     torch.testing.assert_close(pasted, expected)
 
 
+def test_a_chunked_loss_of_bf16_logits_is_in_bf16():
+    logits = torch.randn(70, 20_000, requires_grad=True, dtype=torch.bfloat16)
+    target = torch.randint(0, 20_000, (70,))
+    with changes.apply_changes(["chunked-loss=8"]):
+        loss = F.cross_entropy(logits, target)
+        with torch.autocast("cpu"):
+            under_autocast = F.cross_entropy(logits, target)
+    assert (loss.dtype, under_autocast.dtype) == (torch.bfloat16, torch.float32)
+
+
 def test_a_small_loss_is_left_alone():
     with changes.apply_changes(["chunked-loss=8"]) as applied:
         F.cross_entropy(torch.randn(4, 10, requires_grad=True), torch.zeros(4, dtype=torch.long))

@@ -109,6 +109,38 @@ def test_a_model_is_sharded_over_several_gpus(programs, unchanged):
     assert peak < unchanged - 60 * MIB
 
 
+#: Logits of 250 MiB, in fp32 alone.
+WITH_HEAD = """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+model = nn.Sequential(nn.Embedding(16_000, 256), nn.Tanh(), nn.Linear(256, 16_000)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+tokens = torch.randint(0, 16_000, (4, 1024), device="cuda")
+for _ in range(3):
+    logits = model(tokens)
+    loss = F.cross_entropy(logits.view(-1, 16_000), tokens.view(-1))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_neither_logits_nor_their_gradient_are_ever_whole(programs):
+    before = estimate(programs, WITH_HEAD)["peak_allocated"]
+    changed = estimate(programs, WITH_HEAD, "--with", "chunked-loss=head")
+    (report,) = changed["changes"]
+    assert report["target"] == "4096 × 16000 logits in float32"
+    marker = "optimizer = "
+    pasted = estimate(programs, WITH_HEAD.replace(marker, report["patch"] + marker, 1))
+    peaks = [(found["peak_allocated"], found["peak_reserved"]) for found in (changed, pasted)]
+    assert peaks[0] == peaks[1]
+    # Logits, log-probabilities, a gradient; now an eighth of each, and gradients of the model.
+    assert before > 750 * MIB
+    assert peaks[0][0] < 160 * MIB
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "paste"),

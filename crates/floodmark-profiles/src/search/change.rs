@@ -21,8 +21,8 @@ pub enum Change {
     ForeachOff,
     /// Gradients are freed after each step.
     FreeGradients,
-    /// Cross entropy in this many chunks.
-    ChunkedLoss(u32),
+    /// Cross entropy in chunks.
+    ChunkedLoss(LossChunks),
     /// Activation checkpointing.
     Checkpoint(Checkpointed),
     /// The optimizer's step is part of the backward pass.
@@ -85,12 +85,15 @@ impl Change {
     /// operators, and the time of collectives depends on the links between the GPUs.
     pub fn has_countable_steps(&self) -> bool {
         match self {
-            Self::Compile | Self::Fsdp(_) | Self::EightBitStates => false,
+            Self::Compile
+            | Self::Fsdp(_)
+            | Self::EightBitStates
+            | Self::ChunkedLoss(LossChunks::Liger | LossChunks::Cce) => false,
             Self::Allocator(_)
             | Self::Fused
             | Self::ForeachOff
             | Self::FreeGradients
-            | Self::ChunkedLoss(_)
+            | Self::ChunkedLoss(LossChunks::Rows(_) | LossChunks::Head)
             | Self::Checkpoint(_)
             | Self::OptimizerInBackward(_)
             | Self::OffloadOptimizerStates
@@ -100,6 +103,19 @@ impl Change {
             | Self::Argument { .. } => true,
         }
     }
+}
+
+/// What of a loss is computed in chunks of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LossChunks {
+    /// The cross entropy, in this many chunks of logits that are whole.
+    Rows(u32),
+    /// The last `Linear` and the cross entropy: logits are never whole.
+    Head,
+    /// The same, by the kernel of Liger.
+    Liger,
+    /// The same, by Cut Cross Entropy.
+    Cce,
 }
 
 /// Where the states of an optimizer are between two updates.
@@ -210,7 +226,10 @@ impl fmt::Display for Change {
             Self::Fused => f.write_str(FUSED),
             Self::ForeachOff => write!(f, "{FOREACH}=off"),
             Self::FreeGradients => f.write_str(FREE_GRADIENTS),
-            Self::ChunkedLoss(chunks) => write!(f, "{CHUNKED_LOSS}={chunks}"),
+            Self::ChunkedLoss(LossChunks::Rows(chunks)) => write!(f, "{CHUNKED_LOSS}={chunks}"),
+            Self::ChunkedLoss(LossChunks::Head) => write!(f, "{CHUNKED_LOSS}=head"),
+            Self::ChunkedLoss(LossChunks::Liger) => write!(f, "{CHUNKED_LOSS}=liger"),
+            Self::ChunkedLoss(LossChunks::Cce) => write!(f, "{CHUNKED_LOSS}=cce"),
             Self::Checkpoint(Checkpointed::Blocks(count)) => write!(f, "{CHECKPOINT}={count}"),
             Self::Checkpoint(Checkpointed::All) => write!(f, "{CHECKPOINT}=all"),
             Self::Checkpoint(Checkpointed::Selective) => write!(f, "{CHECKPOINT}=selective"),
@@ -276,9 +295,14 @@ impl FromStr for Change {
             },
             ALLOCATOR if argument.contains(':') => Ok(Self::Allocator(argument.to_owned())),
             ALLOCATOR => wrong(ALLOCATOR, "settings such as `expandable_segments:True`"),
-            CHUNKED_LOSS => match argument.parse() {
-                Ok(chunks) if chunks > 0 => Ok(Self::ChunkedLoss(chunks)),
-                _ => wrong(CHUNKED_LOSS, "a number of chunks, such as `chunked-loss=8`"),
+            CHUNKED_LOSS => match argument {
+                "head" => Ok(Self::ChunkedLoss(LossChunks::Head)),
+                "liger" => Ok(Self::ChunkedLoss(LossChunks::Liger)),
+                "cce" => Ok(Self::ChunkedLoss(LossChunks::Cce)),
+                number => match number.parse() {
+                    Ok(chunks) if chunks > 0 => Ok(Self::ChunkedLoss(LossChunks::Rows(chunks))),
+                    _ => wrong(CHUNKED_LOSS, "a number of chunks, `head`, `liger` or `cce`"),
+                },
             },
             CHECKPOINT => match argument {
                 "" | "all" => Ok(Self::Checkpoint(Checkpointed::All)),
@@ -318,6 +342,9 @@ mod tests {
             "foreach=off",
             "free-gradients",
             "chunked-loss=8",
+            "chunked-loss=head",
+            "chunked-loss=liger",
+            "chunked-loss=cce",
             "checkpoint=12",
             "checkpoint=all",
             "checkpoint=selective",

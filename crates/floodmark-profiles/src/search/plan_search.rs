@@ -13,7 +13,9 @@ use std::collections::BTreeMap;
 
 use floodmark_trace::Bytes;
 
-use crate::search::change::{Change, Checkpointed, HalfPrecision, HostCopies, StatesIn};
+use crate::search::change::{
+    Change, Checkpointed, HalfPrecision, HostCopies, LossChunks, StatesIn,
+};
 use crate::search::combination::{excludes, joined, with};
 use crate::search::fewest_blocks::{BlockNeed, BlockSearch};
 use crate::search::plan_need::{Alone, Combination, Cost, Need, TryOutcome};
@@ -55,7 +57,8 @@ fn candidates(allowed: &Allowed, unchanged: &Need) -> Vec<Change> {
     all.extend([
         Change::Fused,
         Change::FreeGradients,
-        Change::ChunkedLoss(8),
+        Change::ChunkedLoss(LossChunks::Head),
+        Change::ChunkedLoss(LossChunks::Rows(8)),
         Change::ForeachOff,
         Change::OptimizerInBackward(StatesIn::Gpu),
         Change::Checkpoint(Checkpointed::Selective),
