@@ -24,6 +24,7 @@ def loss_of_chunk(logits, target, ignore_index, smoothing):
 
 #: Logits that are computed when an operator needs them.
 _LOGITS = '''
+import contextlib
 import types
 import weakref
 from torch.utils._pytree import tree_leaves, tree_map
@@ -118,6 +119,18 @@ def mapped(change, values):
 def computed(values):
     return mapped(lambda one: one.step.compute() if isinstance(one, Logits) else one, values)
 
+def hooks_without_logits():
+    """Hooks for saved tensors, which may want to move memory, see no logits: they have none."""
+    find = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    hooks = find and find(False)
+    if not hooks:
+        return contextlib.nullcontext()
+    pack, unpack = hooks
+    return torch.autograd.graph.saved_tensors_hooks(
+        lambda one: one if isinstance(one, Logits) else (pack(one),),
+        lambda one: one if isinstance(one, Logits) else unpack(*one),
+    )
+
 class Logits(torch.Tensor):
     """Logits that are computed when an operator needs them."""
 
@@ -150,7 +163,8 @@ class Logits(torch.Tensor):
                         one.step.call.is_watched.append(True)
             if name in OF_MEMORY:
                 args = computed(args)
-            return function(*args, **kwargs)
+            with hooks_without_logits():
+                return function(*args, **kwargs)
 
     @classmethod
     def __torch_dispatch__(cls, operator, kinds, args=(), kwargs=None):

@@ -325,6 +325,27 @@ def test_a_checkpointed_model_is_the_same():
     )
 
 
+def test_hooks_for_saved_tensors_see_no_logits():
+    tokens, target = batch(4, 20)
+    addresses = []
+
+    def pack(tensor):
+        addresses.append(tensor.untyped_storage().data_ptr())
+        return tensor.clone()
+
+    def hooked(compute):
+        def loss_of(model):
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+                return compute(model(tokens))
+
+        return loss_of
+
+    compare(Model(cap=1.0), hooked(lambda logits: flat(logits.clamp(-5, 5), target)))
+    squares = hooked(lambda logits: flat(logits, target) + logits.square().mean())
+    compare(Model(cap=1.0), squares, refused="all logits")
+    assert addresses
+
+
 @pytest.mark.parametrize("is_inference", [False, True])
 def test_evaluation_without_gradients_has_the_same_loss(is_inference):
     tokens, target = batch(4, 20)

@@ -210,6 +210,7 @@ mine.train()
         "fused",
         "free-gradients",
         "chunked-loss=8",
+        "chunked-loss=head",
         "checkpoint=2",
         "offload-optimizer-states",
         "autocast=bf16",
