@@ -39,6 +39,10 @@ MODULE = re.compile(r"torch(\.\w+)*\._(?!_)\w+")
 
 #: Private names of other libraries, by the file that needs them, and why it does.
 ALLOWED = {
+    "changes/attention.py": (
+        {"_attn_implementation"},
+        "how a model of transformers computes its attention, which nothing else says",
+    ),
     "estimate/phantom/autotuning.py": ({"_bench"}, "measures one configuration in Triton"),
     "plugins/_te_casts.py": (
         {"_data", "_transpose", "_transpose_invalid", "_INNER_TENSORS"},

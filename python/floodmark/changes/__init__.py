@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from floodmark import _core
 from floodmark.changes.allocator_settings import AllocatorSettings
+from floodmark.changes.attention import SdpaAttention
 from floodmark.changes.change import Change
 from floodmark.changes.checkpointing import Checkpointing
 from floodmark.changes.chunked_loss import ChunkedLoss
@@ -44,6 +45,7 @@ _CLASSES: tuple[type[Change], ...] = (
     OffloadedStates,
     FreeGradients,
     ChunkedLoss,
+    SdpaAttention,
     Checkpointing,
     OptimizerInBackward,
     Offloading,

@@ -31,7 +31,7 @@ class Change(Undoable):
     name: ClassVar[str]
     #: Whether the program may become slower by it.
     slows: ClassVar[bool] = False
-    numerics: ClassVar[Numerics] = "same"
+    numerics: Numerics = "same"
 
     def __init__(self, argument: str = "") -> None:
         super().__init__()

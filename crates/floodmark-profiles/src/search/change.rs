@@ -23,6 +23,8 @@ pub enum Change {
     FreeGradients,
     /// Cross entropy in chunks.
     ChunkedLoss(LossChunks),
+    /// Models of transformers call torch's attention instead of computing it in Python.
+    SdpaAttention,
     /// Activation checkpointing.
     Checkpoint(Checkpointed),
     /// The optimizer's step is part of the backward pass.
@@ -94,6 +96,7 @@ impl Change {
             | Self::ForeachOff
             | Self::FreeGradients
             | Self::ChunkedLoss(LossChunks::Rows(_) | LossChunks::Head)
+            | Self::SdpaAttention
             | Self::Checkpoint(_)
             | Self::OptimizerInBackward(_)
             | Self::OffloadOptimizerStates
@@ -182,6 +185,7 @@ impl Hint for ChangeError {
     }
 }
 
+const ATTENTION: &str = "attention";
 const CHECKPOINT: &str = "checkpoint";
 const ALLOCATOR: &str = "allocator";
 const CHUNKED_LOSS: &str = "chunked-loss";
@@ -198,12 +202,13 @@ const FSDP: &str = "fsdp";
 const BF16_PARAMETERS: &str = "bf16-parameters";
 
 /// The names of all changes.
-pub const CHANGE_NAMES: [&str; 14] = [
+pub const CHANGE_NAMES: [&str; 15] = [
     ALLOCATOR,
     FUSED,
     FOREACH,
     FREE_GRADIENTS,
     CHUNKED_LOSS,
+    ATTENTION,
     CHECKPOINT,
     OPTIMIZER_IN_BACKWARD,
     OFFLOAD_OPTIMIZER_STATES,
@@ -230,6 +235,7 @@ impl fmt::Display for Change {
             Self::ChunkedLoss(LossChunks::Head) => write!(f, "{CHUNKED_LOSS}=head"),
             Self::ChunkedLoss(LossChunks::Liger) => write!(f, "{CHUNKED_LOSS}=liger"),
             Self::ChunkedLoss(LossChunks::Cce) => write!(f, "{CHUNKED_LOSS}=cce"),
+            Self::SdpaAttention => write!(f, "{ATTENTION}=sdpa"),
             Self::Checkpoint(Checkpointed::Blocks(count)) => write!(f, "{CHECKPOINT}={count}"),
             Self::Checkpoint(Checkpointed::All) => write!(f, "{CHECKPOINT}=all"),
             Self::Checkpoint(Checkpointed::Selective) => write!(f, "{CHECKPOINT}=selective"),
@@ -304,6 +310,10 @@ impl FromStr for Change {
                     _ => wrong(CHUNKED_LOSS, "a number of chunks, `head`, `liger` or `cce`"),
                 },
             },
+            ATTENTION => match argument {
+                "" | "sdpa" => Ok(Self::SdpaAttention),
+                _ => wrong(ATTENTION, "`sdpa`"),
+            },
             CHECKPOINT => match argument {
                 "" | "all" => Ok(Self::Checkpoint(Checkpointed::All)),
                 "selective" => Ok(Self::Checkpoint(Checkpointed::Selective)),
@@ -345,6 +355,7 @@ mod tests {
             "chunked-loss=head",
             "chunked-loss=liger",
             "chunked-loss=cce",
+            "attention=sdpa",
             "checkpoint=12",
             "checkpoint=all",
             "checkpoint=selective",

@@ -59,6 +59,7 @@ fn candidates(allowed: &Allowed, unchanged: &Need) -> Vec<Change> {
         Change::FreeGradients,
         Change::ChunkedLoss(LossChunks::Head),
         Change::ChunkedLoss(LossChunks::Rows(8)),
+        Change::SdpaAttention,
         Change::ForeachOff,
         Change::OptimizerInBackward(StatesIn::Gpu),
         Change::Checkpoint(Checkpointed::Selective),

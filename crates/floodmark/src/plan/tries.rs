@@ -320,6 +320,7 @@ impl<'a> Tries<'a> {
                 | Change::ForeachOff
                 | Change::FreeGradients
                 | Change::ChunkedLoss(_)
+                | Change::SdpaAttention
                 | Change::Checkpoint(Checkpointed::All | Checkpointed::Selective)
                 | Change::OptimizerInBackward(_)
                 | Change::OffloadOptimizerStates

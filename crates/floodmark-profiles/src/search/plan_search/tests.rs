@@ -54,7 +54,7 @@ impl Program {
                     numerics = Numerics::Changed;
                 }
                 Change::Allocator(_) | Change::Fused | Change::FreeGradients => {}
-                Change::Compile | Change::ChunkedLoss(_) => {
+                Change::Compile | Change::ChunkedLoss(_) | Change::SdpaAttention => {
                     numerics = numerics.max(Numerics::Rounding);
                 }
                 Change::Checkpoint(_) => (slows, blocks) = (true, Some(BLOCKS)),
