@@ -287,7 +287,10 @@ def _heads(torch: Any, root: Any) -> list[tuple[str, Any]]:
     named = {
         name: one
         for name, one in root.named_modules()
-        if isinstance(one, linear) and type(one).forward is linear.forward
+        if isinstance(one, linear)
+        and type(one).forward is linear.forward
+        # A weight that is computed whenever it is read is read as often as before.
+        and not hasattr(one, "parametrizations")
     }
     said = [
         one.get_output_embeddings()

@@ -48,8 +48,8 @@ def linear(hidden, weight, bias, dtype):
 class Call:
     """A call of the head."""
 
-    def __init__(self, head, hidden, dtype):
-        self.head, self.hidden, self.weight, self.bias = head, hidden, head.weight, head.bias
+    def __init__(self, head, hidden, weight, bias, dtype):
+        self.head, self.hidden, self.weight, self.bias = head, hidden, weight, bias
         self.dtype, self.versions, self.steps = dtype, self.now(), []
         self.gradients = []  # of hidden, weight and bias, from the loss to the backward of the head
         self.is_watched = []  # not empty where the program wants the gradient of the logits
@@ -131,6 +131,10 @@ def hooks_without_logits():
         lambda one: one if isinstance(one, Logits) else unpack(*one),
     )
 
+def is_of_torch(hook):
+    """Whether a hook of FSDP, which looks at no gradient, is registered."""
+    return str(getattr(hook, "func", hook).__module__).startswith("torch.distributed")
+
 class Logits(torch.Tensor):
     """Logits that are computed when an operator needs them."""
 
@@ -156,7 +160,7 @@ class Logits(torch.Tensor):
                 loss = loss_of_head(*args, **kwargs)
                 if loss is not None:
                     return loss
-            is_hook = name == "register_hook" and "torch.distributed" not in args[1].__module__
+            is_hook = name == "register_hook" and not is_of_torch(*args[1:], *kwargs.values())
             if is_hook or name == "retain_grad" or function is torch.autograd.grad:
                 for one in tensors_in(args, kwargs):
                     if isinstance(one, Logits):
@@ -393,19 +397,21 @@ def loss_of_head(
     return HeadLoss.apply(logits, target, ignore_index, label_smoothing, reduction)
 
 def deferred(head, hidden):
-    kind = hidden.device.type
+    kind, weight, bias = hidden.device.type, head.weight, head.bias
     is_cast = torch.is_autocast_enabled(kind) and hidden.dtype != torch.float64
     dtype = torch.get_autocast_dtype(kind) if is_cast else hidden.dtype
     can_wait = (
         not torch.compiler.is_compiling()
+        and torch._C._functorch.peek_interpreter_stack() is None
         and hidden.dim() > 1
         and hidden.numel() // hidden.shape[-1] * head.out_features >= {least}
-        and not any(hasattr(one, "placements") for one in (hidden, head.weight))
-        and (is_cast or head.weight.dtype == dtype)
+        and not any(hasattr(one, "placements") for one in (hidden, weight))
+        and not hasattr(weight, "ds_id")  # DeepSpeed frees it after the forward of the head
+        and (is_cast or weight.dtype == dtype)
     )
     if not can_wait:
         return type(head).forward(head, hidden)
-    return DeferredHead.apply(hidden, head.weight, head.bias, Call(head, hidden, dtype))
+    return DeferredHead.apply(hidden, weight, bias, Call(head, hidden, weight, bias, dtype))
 '''
 
 #: With fewer logits there is nothing to gain.

@@ -237,8 +237,16 @@ def test_gradients_of_the_logits_are_there_where_the_program_wants_them():
         logits.register_hook(lambda gradient: 2 * gradient)
         return flat(logits, target)
 
+    def appended(model):
+        logits, gradients = model(tokens), []
+        logits.register_hook(gradients.append)
+        loss = flat(logits, target)
+        loss.backward(retain_graph=True)
+        return loss + gradients[0].abs().sum()
+
     compare(Model(), of_grad)
     compare(Model(), hooked)
+    compare(Model(), appended)
     compare(Model(), retained, refused="all logits")
 
 
@@ -418,6 +426,30 @@ def test_nothing_is_kept_alive():
             assert [reference() for reference in hidden] == [None, None]
     finally:
         gc.enable()
+
+
+def test_functions_of_torch_func_get_all_logits():
+    tokens, target = batch(4, 20)
+    model = Model()
+
+    def transformed(model):
+        def loss_of(parameters):
+            return flat(torch.func.functional_call(model, parameters, tokens), target)
+
+        gradients = torch.func.grad(loss_of)(dict(model.named_parameters()))
+        return flat(model(tokens), target) + gradients["body.weight"].square().sum()
+
+    compare(model, transformed)
+
+
+def test_a_parametrized_head_is_left_alone():
+    tokens, target = batch(4, 20)
+    model = Model()
+    torch.nn.utils.parametrizations.spectral_norm(model.head)
+    with changes.apply_changes(["chunked-loss=head"]) as applied:
+        assert type(model(tokens)) is torch.Tensor
+        flat(model(tokens), target).backward()
+    assert not applied.reports()[0]["target"]
 
 
 def test_a_small_head_is_left_alone():
