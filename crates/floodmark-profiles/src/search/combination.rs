@@ -74,6 +74,7 @@ mod tests {
             excludes(&one.parse::<Change>().unwrap(), &other.parse::<Change>().unwrap())
         };
         assert!(excluded("offload-activations", "offload-activations=async"));
+        assert!(excluded("chunked-loss=head", "chunked-loss=8"));
         assert!(excluded("optimizer-states=8bit", "fused"));
         assert!(excluded("optimizer-states=8bit", "offload-optimizer-states"));
         assert!(excluded("optimizer-in-backward", "offload-optimizer-states"));
