@@ -97,6 +97,8 @@ class ChunkedLoss(Change):
 
     name = "chunked-loss"
     numerics = "rounding"
+    #: Why no logits waited, where some were computed.
+    _unsuited = ""
 
     def attach(self, torch: Any) -> None:
         self._torch = torch
@@ -110,7 +112,7 @@ class ChunkedLoss(Change):
             self._use_library(root, frame)
 
     def nothing_found(self) -> str:
-        return "no `cross_entropy` of a million logits or more was computed"
+        return self._unsuited or "no `cross_entropy` of a million logits or more was computed"
 
     # The loss alone.
 
@@ -166,7 +168,9 @@ class ChunkedLoss(Change):
 
     def _defer_heads(self, root: Any, frame: FrameType | None) -> None:
         torch = self._torch
-        heads = {name: one for name, one in _heads(torch, root) if "forward" not in vars(one)}
+        heads = dict(_heads(torch, root))
+        if not heads:
+            self._unsuited = f"no `Linear` of `{type(root).__name__}` may compute its logits later"
         if self.reason or not heads:
             return
         names = definitions(HEAD, "chunked-loss=head")
@@ -210,7 +214,10 @@ class ChunkedLoss(Change):
         def watched_head(head: Any, hidden: Any) -> Any:
             if is_used[head.training]:
                 return type(head).forward(head, hidden)
-            return deferred(head, hidden)
+            logits = deferred(head, hidden)
+            if type(logits) is not names["Logits"] and logits.numel() >= LEAST_NUMBER:
+                self._unsuited = "its head is compiled, sharded by rows, or of another type"
+            return logits
 
         call.compute = watched_compute
         names["loss_of_head"], names["deferred"] = watched_loss, watched_head
@@ -284,25 +291,26 @@ def _heads(torch: Any, root: Any) -> list[tuple[str, Any]]:
     """The modules that compute logits, with their names: what a model of transformers says, or
     the widest of the `Linear` outside of repeated blocks."""
     linear = torch.nn.Linear
-    named = {
-        name: one
-        for name, one in root.named_modules()
-        if isinstance(one, linear)
-        and type(one).forward is linear.forward
-        # A weight that is computed whenever it is read is read as often as before.
-        and not hasattr(one, "parametrizations")
-    }
+    named = [(name, one) for name, one in root.named_modules() if isinstance(one, linear)]
     said = [
         one.get_output_embeddings()
         for one in root.modules()
         if hasattr(one, "get_output_embeddings")
     ]
-    found = [(name, one) for name, one in named.items() if any(one is head for head in said)]
-    if found or said:
-        return found
-    repeated = repeated_blocks(torch, root)
-    blocks = [] if repeated is None else repeated.blocks
-    inner = {id(one) for block in blocks for one in block.modules()}
-    outside = [(name, one) for name, one in named.items() if id(one) not in inner]
-    widest = max((one.out_features for _, one in outside), default=0)
-    return [(name, one) for name, one in outside if one.out_features == widest]
+    if said:
+        found = [(name, one) for name, one in named if any(one is head for head in said)]
+    else:
+        repeated = repeated_blocks(torch, root)
+        blocks = [] if repeated is None else repeated.blocks
+        inner = {id(one) for block in blocks for one in block.modules()}
+        outside = [(name, one) for name, one in named if id(one) not in inner]
+        widest = max((one.out_features for _, one in outside), default=0)
+        found = [(name, one) for name, one in outside if one.out_features == widest]
+    return [
+        (name, one)
+        for name, one in found
+        if type(one).forward is linear.forward
+        # A weight that is computed whenever it is read is read as often as before.
+        and not hasattr(one, "parametrizations")
+        and "forward" not in vars(one)
+    ]

@@ -449,7 +449,16 @@ def test_a_parametrized_head_is_left_alone():
     with changes.apply_changes(["chunked-loss=head"]) as applied:
         assert type(model(tokens)) is torch.Tensor
         flat(model(tokens), target).backward()
-    assert not applied.reports()[0]["target"]
+    (report,) = applied.reports()
+    assert report["reason"] == "no `Linear` of `Model` may compute its logits later"
+
+
+def test_a_compiled_model_says_why_its_logits_do_not_wait():
+    tokens, target = batch(4, 20)
+    model = torch.compile(Model(), backend="eager")
+    with changes.apply_changes(["chunked-loss=head"]) as applied:
+        flat(model(tokens), target).backward()
+    assert "compiled" in applied.reports()[0]["reason"]
 
 
 def test_a_small_head_is_left_alone():
