@@ -142,6 +142,7 @@ bench: $(UNPACKED) $(TARGET)/release/floodmark $(TARGET)/release/examples/rates 
 	measure bench/page_levels.py --programs $(TARGET)/release/examples --results $(RESULTS); \
 	measure bench/fake_engine.py --quick; \
 	measure bench/fit_time.py --results $(RESULTS); \
+	measure bench/plan_time.py --results $(RESULTS); \
 	measure bench/generation.py --results $(RESULTS); \
 	test -z "$$missed" || { echo "error: a budget is missed in$$missed" >&2; exit 1; }
 

@@ -53,6 +53,7 @@ mod timeline;
 pub use advice::avoidable::{Avoidable, optimizer_temporaries, stale_gradients};
 pub use advice::causes::{Cause, CauseKind};
 pub use advice::idle::{Idle, IdleLine, idle};
+pub use advice::peak_parts::{PartKind, PeakParts};
 pub use advice::{Advice, AdviceKind, AdviceReport, advise};
 pub use allocation::card::{AllocationCard, CardFrame, Partner, PartnerKind, allocation_card};
 pub use allocation::category::category;
@@ -74,6 +75,7 @@ pub use allocator::simulation::{
 };
 pub use diff::align::Side;
 pub use diff::curves::{DiffCurve, DiffCurves, DiffPoint, diff_curves};
+pub use diff::first_difference::{DifferentAllocation, FirstDifference, first_difference};
 pub use diff::rank_lines::{RankLine, RankLines, lines_of_rank, rank_lines};
 pub use diff::ranks::{Rank, Ranks, Recording, ranks};
 pub use diff::tree::{DiffKind, DiffNode, DiffTree, diff_tree};

@@ -251,6 +251,7 @@ def _run(request: _core.EstimateRequest, attempt: _Attempt) -> int:
         files_to=files_to,
         counter=counter,
         measure=measure,
+        is_try=request.is_try,
     ).begin()
     try:
         with session:

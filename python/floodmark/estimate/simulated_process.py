@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from floodmark import _core, torch_private
-from floodmark.estimate import program_files
+from floodmark.estimate import program_files, repeatable
 from floodmark.estimate.fake.session import FakeSession
 from floodmark.estimate.operator_cost import OperatorCounter
 from floodmark.estimate.phantom.session import PhantomSession
@@ -47,6 +47,7 @@ class Simulated:
         files_to: str = "",
         counter: OperatorCounter | None = None,
         measure: StepMeasure | None = None,
+        is_try: bool = False,
     ) -> None:
         self._recorder = recorder
         self._session = session
@@ -57,6 +58,7 @@ class Simulated:
         self._files_to = files_to
         self._counter = counter
         self._measure = measure
+        self._is_try = is_try
         self._progress = Progress(self._peaks, quiet=quiet)
         goes_on = None if measure is None else self._goes_on
         is_enough = self._has_steady_peaks if until_steady else None
@@ -66,6 +68,8 @@ class Simulated:
 
     def begin(self) -> None:
         """Count steps, and register for the end of the process."""
+        if self._is_try:
+            repeatable.begin()
         # Registered first, so it runs last: the program's exit handlers are still recorded.
         atexit.register(self.finish)
         _before_exit(self._leave)
@@ -93,6 +97,8 @@ class Simulated:
     def _step_ended(self, torch: ModuleType, step: int) -> None:
         if step == 1:
             self._note_rank()
+        if self._is_try and step <= repeatable.STEPS:
+            repeatable.collect_young()
         if self._measure is not None and self._recorder.is_open:
             self._measure.recorded_step_ended(torch)
         if self._counter is not None:
@@ -139,6 +145,8 @@ class Simulated:
 
     def _attach(self, torch: ModuleType) -> None:
         self._watch.attach(torch)
+        if self._is_try:
+            torch_private.when_cuda_is_ready(torch, repeatable.collect_young)
         if self._counter is not None:
             counter = self._counter
             counter.attach(torch)

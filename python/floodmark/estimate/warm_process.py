@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -76,6 +77,8 @@ def main() -> int:
         if not _import_all(lines):
             return 1
         _check_forks()
+        # What is garbage here would be found in each fork.
+        gc.collect()
     except (_core.PhantomError, UnsafeError) as error:
         os.write(answers, f"unsafe {str(error).splitlines()[0]}\n".encode())
         return 1

@@ -71,7 +71,10 @@ StepPeaks = Literal["equal", "differ", "grow"]
 # What a step waits for.
 StepLimit = Literal["gpu", "host"]
 
-# The result of a check.
+# How an estimate is asked for.
+Asked = Literal["need", "verdict", "cost"]
+
+# How a check went.
 CheckStatus = Literal["ok", "note", "failed"]
 
 
@@ -1505,6 +1508,9 @@ class DeviceEstimate(TypedDict):
     """The settings of the allocator, of those that were simulated, with which the same requests
     reserve least; null where no others reserve less, or none were simulated. They are for the
     program as it is, where `floodmark plan` asks."""
+    peak_parts: PeakParts | None
+    """What memory is made of where a change could put the peak; null where `best_settings` were
+    not simulated either."""
 
 
 class Process(TypedDict):
@@ -1514,6 +1520,17 @@ class Process(TypedDict):
     """Its id."""
     rank: int | None
     """Its rank, where it has one."""
+
+
+class PeakParts(TypedDict):
+    """The memory of one device, by parts, where a change could put the peak."""
+
+    blocks: int | None
+    """How many repeated blocks there are; none where none were found."""
+    is_half: bool
+    """Whether all parameters whose type is known are in 16 bits."""
+    moments: list[dict[str, Bytes]]
+    """The moments, each with the bytes of its parts."""
 
 
 class SharedGpu(TypedDict):
@@ -1642,12 +1659,20 @@ class Plan(TypedDict):
     """The try that needs the least."""
     floor_causes: list[Cause]
     """What remains at its peak: the largest cause first."""
+    next_steps: list[NextStep]
+    """Where nothing fits: what does, as tried. A larger GPU, or more of them."""
     tries: list[PlanTry]
     """Every try, the largest need first."""
     left_out: list[LeftOut]
     """Changes that are no candidates."""
     not_tried: list[str]
     """Combinations for which there was no time."""
+    runs: list[PlanRun]
+    """Every run of the program that this command made, with its time; the proof of the plan is
+    one of them."""
+    tries_note: str | None
+    """Why every try is a new process, which takes longer, or why figures of tries may differ by
+    chance; null where neither is so."""
 
 
 class PlanTry(TypedDict):
@@ -1734,6 +1759,23 @@ class PlanChange(TypedDict):
     unknown."""
 
 
+class NextStep(TypedDict):
+    """A way to run the program where no change of it is enough."""
+
+    gpu: str
+    """The name of the GPU."""
+    capacity: Bytes
+    """Its memory."""
+    profile: str
+    """As behind `--gpu`; empty for the GPU that the plan is for."""
+    gpus: int
+    """How many of them."""
+    changes: list[str]
+    """The changes with which the program was run on it, and fits."""
+    needed: Bytes
+    """What each GPU needs."""
+
+
 class LeftOut(TypedDict):
     """A change that is no candidate."""
 
@@ -1741,6 +1783,17 @@ class LeftOut(TypedDict):
     """The changes, as behind `--with`."""
     reason: str
     """Why."""
+
+
+class PlanRun(TypedDict):
+    """A run of the program that this command made."""
+
+    changes: list[str]
+    """The changes, as behind `--with`."""
+    asked: Asked
+    """What it was for."""
+    seconds: float
+    """How long it took, beside those that ran at the same time."""
 
 
 class GpuRow(TypedDict):

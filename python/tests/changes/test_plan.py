@@ -148,8 +148,7 @@ def test_a_plan_fits_and_its_patch_does_the_same(training):
     # Where more was reserved with plenty of memory, torch frees cached blocks on the GPU itself.
     assert found["plan"]["fits"]
     assert found["plan"]["peak_allocated"] < memory < found["unchanged"]["needed"]
-    assert any("checkpoint" in change for change in found["plan"]["changes"])
-    assert found["plan"]["compute"] > 1
+    assert found["plan"]["slow_down"] < 4
     assert found["command"].startswith("floodmark run --with ")
     # What was tried is not tried again.
     again = training.floodmark("plan", "--memory", str(memory), "--budget", "0s", "train.py")
@@ -197,6 +196,11 @@ def test_if_nothing_fits_the_floor_is_printed(training):
     assert len(found["floor_try"]["changes"]) > 1
     assert found["floor_causes"]
     assert "no plan fits: every try needs" in done.stderr
+    # What fits was run: another GPU.
+    step = found["next_steps"][0]
+    assert (step["gpus"], step["changes"]) == (1, found["floor_try"]["changes"])
+    assert step["needed"] <= step["capacity"]
+    assert any(run["asked"] == "verdict" for run in found["runs"])
     assert "hint: make the batch smaller" in done.stderr
 
 
@@ -268,7 +272,9 @@ def test_a_program_without_a_module_is_planned_for_as_far_as_it_goes(programs):
     done, found = plan(programs, "--memory", "1800MiB", "--no-cache", "bare.py")
     reasons = {one["changes"]: one["reason"] for one in found["left_out"]}
     assert "no module was called" in reasons["checkpoint=all"]
-    assert found["plan"]["changes"] in (["fused"], ["foreach=off"]), done.stderr
+    # Nothing says what its temporaries are for, so it is found by a try of all.
+    assert "fused" in found["plan"]["changes"], done.stderr
+    assert found["is_proven"]
 
 
 @pytest.mark.slow
@@ -277,13 +283,14 @@ def test_more_gpus_are_planned_for_where_that_is_allowed(training):
     words = ("--shard-over", "4", "--memory", str(needed - 150 * MIB), "train.py")
     done, found = plan(training, *words)
     assert done.returncode == 0, done.stderr
-    peaks = {tuple(tried["changes"]): tried["peak_allocated"] for tried in found["tries"]}
-    assert peaks[("fsdp=4",)] < peaks[("fsdp=2",)] < peaks[()]
-    (sharded,) = (tried for tried in found["tries"] if tried["changes"] == ["fsdp=4"])
-    assert (sharded["gpus"], sharded["slow_down"]) == (4, None)
     # What costs only time comes first.
     assert found["plan"]["gpus"] == 1
     assert not any("compile" in one["changes"] for one in found["left_out"])
+    # Each run of this command is listed, the proof last.
+    assert [run["asked"] for run in found["runs"]][-1] == "verdict"
+    assert all(run["seconds"] > 0 for run in found["runs"])
+    # The program ends with its recorded steps, so what a step costs takes further runs.
+    assert len([run for run in found["runs"] if run["asked"] == "need"]) <= 8
 
 
 def test_a_plan_may_choose_an_argument_of_the_program(training):
@@ -300,9 +307,9 @@ def test_a_plan_may_choose_an_argument_of_the_program(training):
     done, found = plan(training, "--memory", str(limit), *words)
     assert done.returncode == 0, done.stderr
     assert found["unchanged"]["peak_allocated"] == unchanged["peak_allocated"]
-    tried = {tuple(one["changes"]): one for one in found["tries"]}
-    assert tried["PARTS=4",]["needed"] < tried["PARTS=2",]["needed"] < found["unchanged"]["needed"]
-    assert tried["PARTS=2",]["numerics"] == "rounding"
+    with_parts = [one for one in found["tries"] if "PARTS=" in str(one["changes"])]
+    assert all(one["needed"] < found["unchanged"]["needed"] for one in with_parts)
+    assert all(one["numerics"] != "same" for one in with_parts)
     # Which change is the fastest depends on the machine.
     values = [one for one in found["plan"]["changes"] if one.startswith("PARTS=")]
     parts = values[0].removeprefix("PARTS=") if values else "1"

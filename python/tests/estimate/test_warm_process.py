@@ -88,3 +88,63 @@ def test_a_program_that_leaves_at_once_is_answered_by_new_processes(programs):
     done = programs.floodmark(*words)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["largest"] == 3
+
+
+#: Trains with data of a size that its first lines choose.
+TRAINED = """
+    import sys
+    {before}
+    import torch
+
+    torch.ones(int(sys.argv[1]) << 20, device="cuda")
+    model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(4))).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(6):
+        {step}
+        model(torch.randn(rows, 256, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def said_and_tried(programs, before, step):
+    """What `fit` says on stderr, and how many tries it made."""
+    programs.write(TRAINED.format(before=before, step=step), "p.py")
+    done = programs.floodmark(*FIT)
+    assert done.returncode == 0, done.stderr
+    return done.stderr, json.loads(done.stdout)["tries"]
+
+
+@pytest.mark.parametrize(
+    ("before", "step"),
+    [
+        ("import random", "rows = random.randint(1000, 9000)"),
+        ("import numpy", "rows = int(numpy.random.randint(1000, 9000))"),
+        ("", "rows = sum(n << 9 for n, _ in enumerate(set('abcdef')) if _ in 'abc')"),
+        (
+            "class Cycle: pass",
+            "rows = 4096; one = Cycle(); one.me = one; one.x = torch.ones(1 << 20, device='cuda')",
+        ),
+    ],
+    ids=["random", "numpy", "hashes", "cycles"],
+)
+def test_what_differs_by_chance_is_the_same_in_every_try(programs, before, step):
+    said, tries = said_and_tried(programs, before, step)
+    assert "new process" not in said
+    assert "in each run" not in said
+    assert len(tries) > 3
+
+
+def test_what_differs_in_a_fork_is_said_with_its_first_allocation(programs):
+    said, _ = said_and_tried(programs, "is_fork = 'torch' in sys.modules", "rows = 4096 + is_fork")
+    line = next(line for line in said.splitlines() if "new process" in line)
+    assert "a fork does not answer as the first try did" in line
+    assert "p.py:11" in line
+    assert "in the first try" in line
+
+
+def test_a_program_that_differs_in_each_run_is_forked_all_the_same(programs):
+    before = "import os, time"
+    said, _ = said_and_tried(programs, before, "rows = 4096 + time.time_ns() // 1000 % 4096")
+    assert "The program does something else in each run" in said
+    assert "new process" not in said

@@ -1845,12 +1845,18 @@ export type Plan = {
   floor_try: PlanTry | null;
   /** What remains at its peak: the largest cause first. */
   floor_causes: Cause[];
+  /** Where nothing fits: what does, as tried. A larger GPU, or more of them. */
+  next_steps: NextStep[];
   /** Every try, the largest need first. */
   tries: PlanTry[];
   /** Changes that are no candidates. */
   left_out: LeftOut2[];
   /** Combinations for which there was no time. */
   not_tried: string[];
+  /** Every run of the program that this command made, with its time; the proof of the plan is one of them. */
+  runs: PlanRun[];
+  /** Why every try is a new process, which takes longer, or why figures of tries may differ by chance; null where neither is so. */
+  tries_note: string | null;
 };
 
 /** One combination of changes. */
@@ -1931,6 +1937,22 @@ export type PlanChange = {
   slow_down: number | null;
 };
 
+/** A way to run the program where no change of it is enough. */
+export type NextStep = {
+  /** The name of the GPU. */
+  gpu: string;
+  /** Its memory. */
+  capacity: Bytes;
+  /** As behind `--gpu`; empty for the GPU that the plan is for. */
+  profile: string;
+  /** How many of them. */
+  gpus: number;
+  /** The changes with which the program was run on it, and fits. */
+  changes: string[];
+  /** What each GPU needs. */
+  needed: Bytes;
+};
+
 /** A change that is no candidate. */
 export type LeftOut2 = {
   /** The changes, as behind `--with`. */
@@ -1939,7 +1961,20 @@ export type LeftOut2 = {
   reason: string;
 };
 
-/** The error as JSON. */
+/** A run of the program that this command made. */
+export type PlanRun = {
+  /** The changes, as behind `--with`. */
+  changes: string[];
+  /** What it was for. */
+  asked: Asked;
+  /** How long it took, beside those that ran at the same time. */
+  seconds: number;
+};
+
+/** How an estimate is asked for. */
+export type Asked = "need" | "verdict" | "cost";
+
+/** The answer to the page. */
 export type Problem = {
   /** The message. */
   error: string;

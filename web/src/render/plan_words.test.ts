@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
-import type { Plan, PlanTry } from "../api/types.gen";
+import type { NextStep, Plan, PlanTry } from "../api/types.gen";
 import {
   costSentence,
   fitWords,
   formatMultiple,
+  nextStepSentence,
   tryName,
   unchangedSentence,
   verdict,
@@ -56,6 +57,9 @@ function planOf(plan: PlanTry | null, more: Partial<Plan> = {}): Plan {
     tries: [],
     left_out: [],
     not_tried: [],
+    next_steps: [],
+    runs: [],
+    tries_note: null,
     ...more,
   };
 }
@@ -112,5 +116,25 @@ describe("what it costs", () => {
   it("names a try by its changes", () => {
     expect(tryName({ changes: [] })).toBe("unchanged");
     expect(tryName({ changes: ["a", "b"] })).toBe("a + b");
+  });
+});
+
+describe("a next step", () => {
+  const step: NextStep = {
+    gpu: "L4",
+    capacity: 24 * GIB,
+    profile: "l4",
+    gpus: 1,
+    changes: ["fused"],
+    needed: 20 * GIB,
+  };
+
+  it("names the GPU with its option, or how many of them", () => {
+    expect(nextStepSentence(step)).toBe(
+      "It fits on L4 (--gpu l4) with fused, as tried: 20.00 GiB of 24.00 GiB.",
+    );
+    expect(nextStepSentence({ ...step, gpus: 4, changes: [] })).toBe(
+      "It fits on 4 × L4 (--shard-over 4) as it is, as tried: 20.00 GiB of 24.00 GiB.",
+    );
   });
 });

@@ -1,6 +1,6 @@
 // A plan as sentences, in the terminal's words.
 
-import type { Numerics, Plan, PlanTry } from "../api/types.gen";
+import type { NextStep, Numerics, Plan, PlanTry } from "../api/types.gen";
 import { formatBytes } from "../base/bytes";
 
 /** `fused + checkpoint=12`. */
@@ -24,6 +24,14 @@ export function unchangedSentence({ needed, peak_reserved, peak_allocated }: Pla
   const torch = `${formatBytes(peak_reserved)} reserved (${formatBytes(peak_allocated)} allocated)`;
   const outside = formatBytes(Math.max(0, needed - peak_reserved));
   return `Without changes it needs ${formatBytes(needed)}: ${torch} and ${outside} outside torch, with the CUDA context.`;
+}
+
+/** What fits where no change is enough, as the terminal says it. */
+export function nextStepSentence(step: NextStep): string {
+  const { gpu, capacity, gpus, profile, changes, needed } = step;
+  const on = gpus > 1 ? `${gpus} × ${gpu} (--shard-over ${gpus})` : `${gpu} (--gpu ${profile})`;
+  const how = changes.length === 0 ? "as it is" : `with ${tryName(step)}`;
+  return `It fits on ${on} ${how}, as tried: ${formatBytes(needed)} of ${formatBytes(capacity)}.`;
 }
 
 function headroom({ capacity }: Plan, plan: PlanTry): string {

@@ -127,7 +127,8 @@ impl CauseContext<'_> {
         causes
     }
 
-    fn kind(&self, id: AllocationId) -> CauseKind {
+    /// The cause of an allocation.
+    pub(crate) fn kind(&self, id: AllocationId) -> CauseKind {
         if self.logits.is_some_and(|logits| logits.allocations.binary_search(&id).is_ok()) {
             return CauseKind::Logits;
         }

@@ -8,6 +8,7 @@ pub(crate) mod avoidable;
 pub(crate) mod causes;
 pub(crate) mod idle;
 mod logits;
+pub(crate) mod peak_parts;
 mod recomputed;
 mod repeated_blocks;
 mod sharding;
@@ -400,6 +401,13 @@ struct PeakCauses {
     causes: Vec<Cause>,
     blocks: Option<RepeatedBlocks>,
     logits: Option<Logits>,
+}
+
+impl PeakCauses {
+    fn context<'a>(&'a self, trace: &'a Trace, context: &'a Context) -> CauseContext<'a> {
+        let (blocks, logits) = (self.blocks.as_ref(), self.logits.as_ref());
+        CauseContext { trace, context, blocks, logits }
+    }
 }
 
 fn find_causes(trace: &Trace, context: &Context, at: &Moment) -> PeakCauses {

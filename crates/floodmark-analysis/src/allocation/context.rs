@@ -198,6 +198,11 @@ impl Context {
         ended.checked_sub(1).map(|at| self.optimizer_ends[at])
     }
 
+    /// The first end of an optimizer's `step` after an event.
+    pub(crate) fn next_optimizer_end(&self, event: u32) -> Option<u32> {
+        next(&self.optimizer_ends, event)
+    }
+
     /// Whether a module ran.
     pub(crate) fn has_forward(&self) -> bool {
         !self.forward_starts.is_empty()

@@ -6,6 +6,7 @@
 
 pub(crate) mod align;
 pub(crate) mod curves;
+pub(crate) mod first_difference;
 pub(crate) mod rank_lines;
 pub(crate) mod ranks;
 mod rows;

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::advice::causes::Cause;
 use crate::advice::causes_at_peak;
+use crate::advice::peak_parts::PeakParts;
 use crate::allocation::context::Context;
 use crate::allocator::simulation::{SimulationQuestion, simulation};
 use crate::grouping::by::{By, Question};
@@ -219,6 +220,8 @@ pub struct DeviceEstimate {
     /// The settings of the allocator, of those that were simulated, with which the same requests reserve least; null where
     /// no others reserve less, or none were simulated. They are for the program as it is, where `floodmark plan` asks.
     pub best_settings: Option<String>,
+    /// What memory is made of where a change could put the peak; null where `best_settings` were not simulated either.
+    pub peak_parts: Option<PeakParts>,
 }
 
 /// Decides whether a program fits.
@@ -389,6 +392,7 @@ fn one(
         categories: report(trace, &question)?.rows,
         causes: causes_at_peak(trace, device)?,
         best_settings: None,
+        peak_parts: None,
     })
 }
 

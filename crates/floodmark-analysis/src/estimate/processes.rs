@@ -11,6 +11,7 @@ use floodmark_trace::{
 
 use serde::Deserialize;
 
+use crate::advice::peak_parts::peak_parts;
 use crate::estimate::{
     DeviceEstimate, Estimate, Process, SharedGpu, Unknown, WholeRun, best_settings, estimate,
     verdict, without_fake_tensors,
@@ -59,6 +60,7 @@ pub fn estimate_processes(traces: &[&Trace], end: &ProgramEnd) -> Result<Estimat
     if let (Some(_), true, Some(trace)) = (&end.cost, whole.changes.is_empty(), traces.first()) {
         for device in &mut whole.devices {
             device.best_settings = best_settings(trace, device.device);
+            device.peak_parts = peak_parts(trace, device.device).ok();
         }
     }
     let mut processes = vec![first];

@@ -1,23 +1,6 @@
 //! Which changes go together.
 
 use crate::search::change::Change;
-use crate::search::plan_need::Combination;
-
-/// The combination with one more change, where that can be added.
-pub(crate) fn with(base: Combination, change: &Change) -> Combination {
-    joined(&base, change).unwrap_or(base)
-}
-
-/// The combination with one more change; none where two of them do the same thing.
-pub(crate) fn joined(base: &Combination, change: &Change) -> Option<Combination> {
-    if base.iter().any(|one| excludes(one, change)) {
-        return None;
-    }
-    let mut all = base.clone();
-    all.push(change.clone());
-    all.sort();
-    Some(all)
-}
 
 /// Whether two changes have the same subject.
 pub(crate) fn excludes(one: &Change, other: &Change) -> bool {

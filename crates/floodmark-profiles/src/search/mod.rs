@@ -1,11 +1,13 @@
 //! The searches of `floodmark fit` and `floodmark plan`, and the changes of a program. They run nothing themselves.
 
 mod change;
+mod choices;
 mod combination;
-mod fewest_blocks;
 mod fit_search;
 mod frontier;
+mod guesses;
 mod objective;
+mod peak_model;
 mod plan_need;
 mod plan_search;
 
@@ -15,5 +17,6 @@ pub use change::{
 pub use fit_search::{FitLimits, FitSearch, Tried, largest_that_fits};
 pub use frontier::{Dimension, Direction, Frontier, Point, frontier_that_fits};
 pub use objective::{Objective, ObjectiveError};
+pub use peak_model::{Part, PeakModel};
 pub use plan_need::{Combination, Need, TryOutcome};
 pub use plan_search::{Allowed, PlanSearch, cheapest_that_fits};

@@ -1,8 +1,11 @@
-//! The need and the cost of combinations of changes, and bounds for others.
+//! The need and the cost of combinations of changes, and how they are compared.
+
+use std::cmp::Ordering;
 
 use floodmark_trace::{Bytes, Numerics};
 
-use crate::search::change::Change;
+use crate::search::change::{Change, StatesIn};
+use crate::search::peak_model::PeakModel;
 
 /// A combination of changes, in the order of [`Change`].
 pub type Combination = Vec<Change>;
@@ -35,9 +38,13 @@ pub struct Need {
     pub blocks: Option<u32>,
     /// How many GPUs it takes, of which each needs this memory.
     pub gpus: u32,
+    /// Changes that found nothing to apply to, and why: the program ran without them.
+    pub not_applied: Vec<(Change, String)>,
     /// The settings of the allocator with which the same requests would reserve least, as simulated; none where no others
     /// than its own reserve less, or none were simulated.
     pub best_settings: Option<String>,
+    /// What the memory of the unchanged program is made of; none for a changed one.
+    pub model: Option<PeakModel>,
 }
 
 impl Need {
@@ -48,6 +55,13 @@ impl Need {
             (Numerics::Same | Numerics::Rounding, true) => Cost::Time,
             (Numerics::Same | Numerics::Rounding, false) => Cost::Nothing,
         }
+    }
+
+    /// How a try is compared with others.
+    pub(crate) fn price(&self, combination: &[Change], capacity: Bytes) -> Price {
+        // Where torch has to free cached blocks to fit, it waits for the GPU.
+        let waits = if self.needed > capacity { WAITS } else { 0.0 };
+        Price::new(self.cost(), self.gpus, self.slow_down + waits, combination)
     }
 }
 
@@ -60,35 +74,38 @@ pub(crate) enum Cost {
     Results,
 }
 
-/// The effect of every change alone.
-pub(crate) struct Alone {
-    pub(crate) unchanged: Need,
-    /// Those that save memory, the cheapest first, of one cost those that save most.
-    pub(crate) saving: Vec<(Change, Need)>,
-    /// Those that save nothing alone, but may once the peak has moved.
-    pub(crate) neutral: Vec<(Change, Need)>,
+/// What a combination costs, compared with others.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Price {
+    cost: Cost,
+    gpus: u32,
+    /// Whether it is without the guard of a first step as it is.
+    is_bold: bool,
+    /// The time of a step, and a little for each change.
+    time: f64,
 }
 
-impl Alone {
-    pub(crate) fn need_of(&self, change: &Change) -> Option<&Need> {
-        let mut all = self.saving.iter().chain(&self.neutral);
-        all.find(|(known, _)| known == change).map(|(_, need)| need)
+/// A change must save this part of the time of a step, or memory that is needed.
+const EACH_CHANGE: f64 = 0.01;
+/// How much less time, or how many changes less, are worth a run.
+const WORTH_A_TRY: f64 = 0.009;
+/// How much longer a step takes where torch frees cached blocks in it.
+const WAITS: f64 = 0.03;
+
+impl Price {
+    pub(crate) fn new(cost: Cost, gpus: u32, time: f64, combination: &[Change]) -> Self {
+        let count = u32::try_from(combination.len()).unwrap_or(u32::MAX);
+        let is_bold = combination.contains(&Change::OptimizerInBackward(StatesIn::Host));
+        Self { cost, gpus, is_bold, time: time + EACH_CHANGE * f64::from(count) }
     }
 
-    pub(crate) fn saved(&self, change: &Change) -> Bytes {
-        let need = self.need_of(change).map_or(self.unchanged.needed, |need| need.needed);
-        self.unchanged.needed.saturating_sub(need)
+    /// Whether it is so much cheaper than a try that fits that it is worth a run.
+    pub(crate) fn is_worth_a_try(&self, best: &Self) -> bool {
+        Self { time: self.time + WORTH_A_TRY, ..*self }.total_cmp(best).is_lt()
     }
 
-    /// Whether the changes would save enough if none of them hindered another, with some room for error.
-    pub(crate) fn may_fit(&self, combination: &Combination, capacity: Bytes) -> bool {
-        let saved: u64 = combination.iter().map(|change| self.saved(change).0).sum();
-        self.unchanged.needed.0.saturating_sub(saved + saved / 4) <= capacity.0
-    }
-
-    /// Whether a change costs nothing and what needs `needed` with it would not fit without even half of what it saves.
-    pub(crate) fn is_surely_needed(&self, change: &Change, needed: Bytes, capacity: Bytes) -> bool {
-        let is_free = self.need_of(change).is_some_and(|need| need.cost() == Cost::Nothing);
-        is_free && needed <= capacity && needed.0 + self.saved(change).0 / 2 > capacity.0
+    pub(crate) fn total_cmp(&self, other: &Self) -> Ordering {
+        let kind = |price: &Self| (price.cost, price.gpus, price.is_bold);
+        kind(self).cmp(&kind(other)).then(self.time.total_cmp(&other.time))
     }
 }

@@ -9,8 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::args::PlanArgs;
+use crate::plan::next_steps::NextStep;
 use crate::plan::patch::{patch_of, run_command};
-use crate::plan::tries::{Tries, Try, named, numerics, slows};
+use crate::plan::tries::{PlanRun, Tries, Try, named, numerics, slows};
 
 /// The name under which a trace has the answer.
 pub(super) const STORED_AS: &str = "plan";
@@ -50,12 +51,19 @@ pub(crate) struct Plan {
     pub(super) floor_try: Option<PlanTry>,
     /// What remains at its peak: the largest cause first.
     pub(super) floor_causes: Vec<Cause>,
+    /// Where nothing fits: what does, as tried. A larger GPU, or more of them.
+    pub(super) next_steps: Vec<NextStep>,
     /// Every try, the largest need first.
     pub(super) tries: Vec<PlanTry>,
     /// Changes that are no candidates.
     pub(super) left_out: Vec<LeftOut>,
     /// Combinations for which there was no time.
     pub(super) not_tried: Vec<String>,
+    /// Every run of the program that this command made, with its time; the proof of the plan is one of them.
+    pub(super) runs: Vec<PlanRun>,
+    /// Why every try is a new process, which takes longer, or why figures of tries may differ by chance; null where
+    /// neither is so.
+    pub(super) tries_note: Option<String>,
     /// How many rows the text shows; 0 for all.
     #[serde(skip)]
     pub(super) top: usize,
@@ -177,6 +185,7 @@ pub(super) fn plan_of(
     tries: &Tries<'_>,
     search: &PlanSearch,
     is_proven: bool,
+    next_steps: Vec<NextStep>,
 ) -> Plan {
     let mut rows: Vec<(&Combination, PlanTry)> =
         tries.done().iter().map(|(changes, done)| (changes, row(tries, changes, done))).collect();
@@ -192,7 +201,10 @@ pub(super) fn plan_of(
         let done = tries.done().get(changes);
         done.map_or_else(Vec::new, |done| done.answer.causes.clone())
     };
-    let floor = rows.iter().min_by_key(|(changes, row)| (row.needed, changes.len()));
+    // What takes more GPUs than are allowed is a next step.
+    let allowed = args.shard_over.unwrap_or(1).max(1);
+    let of_gpus = rows.iter().filter(|(_, row)| row.gpus <= allowed);
+    let floor = of_gpus.min_by_key(|(changes, row)| (row.needed, changes.len()));
     let changes = search.plan.as_ref();
     let mut shown: Vec<PlanTry> = rows.iter().map(|(_, row)| row.clone()).collect();
     shown.sort_by(|a, b| (b.needed, &a.changes).cmp(&(a.needed, &b.changes)));
@@ -213,9 +225,12 @@ pub(super) fn plan_of(
         floor: floor.map(|(_, row)| row.needed).unwrap_or_default(),
         floor_try: floor.map(|(_, row)| row.clone()),
         floor_causes: floor.map_or_else(Vec::new, |(changes, _)| causes(changes)),
+        next_steps,
         tries: shown,
         left_out: left_out(search),
         not_tried: not_tried(search),
+        runs: tries.runs(),
+        tries_note: tries.note(),
         top: args.top,
     }
 }

@@ -6,6 +6,8 @@
 
 mod answer;
 mod arguments;
+mod model;
+mod next_steps;
 pub(crate) mod patch;
 mod stored;
 mod text;
@@ -14,12 +16,13 @@ mod tries;
 use std::ffi::OsStr;
 use std::process::Command;
 
-use floodmark_profiles::{Allowed, PlanSearch, cheapest_that_fits};
+use floodmark_profiles::{Allowed, PlanSearch, TryOutcome, cheapest_that_fits};
 use floodmark_trace::Bytes;
 
 use crate::args::PlanArgs;
 pub(crate) use crate::plan::answer::Plan;
 use crate::plan::answer::plan_of;
+use crate::plan::next_steps::next_steps;
 use crate::plan::patch::run_words;
 use crate::plan::tries::Tries;
 use crate::requests::estimate::machine;
@@ -47,13 +50,19 @@ pub(crate) fn plan(args: &PlanArgs, python: &OsStr) -> Result<PlanOutcome> {
         arguments: arguments::other_values(args),
     };
     let jobs = tries.jobs();
-    let search = cheapest_that_fits(capacity, allowed, jobs, |batch| tries.attempt(batch))?;
+    let search = cheapest_that_fits(capacity, &allowed, jobs, |batch| tries.attempt(batch))?;
     tries.check_program()?;
     let is_proven = match &search.plan {
         Some(changes) => tries.prove(changes).context("Failed to run the program with the plan")?,
         None => false,
     };
-    let found = plan_of(args, &machine, &tries, &search, is_proven);
+    let is_over = search.tried.values().any(|outcome| *outcome == TryOutcome::NotTried);
+    let next_steps = if search.plan.is_none() && !is_over {
+        next_steps(&mut tries, &machine.profile).context("Failed to try what would fit")?
+    } else {
+        Vec::new()
+    };
+    let found = plan_of(args, &machine, &tries, &search, is_proven, next_steps);
     if let Some(output) = &args.output {
         stored::write(&found, &tries.unchanged_trace(), output, args.force)?;
     }

@@ -6,6 +6,7 @@ use floodmark_text::sheet::{self, Cells, Sheet};
 use floodmark_trace::{Bytes, Numerics};
 
 use crate::plan::answer::{LeftOut, Plan, PlanTry, StepLimit};
+use crate::plan::next_steps::NextStep;
 use crate::tries::text as tries_text;
 
 impl From<&Plan> for AnswerText {
@@ -54,6 +55,7 @@ fn verdict(found: &Plan) -> Vec<String> {
             if let Some(least) = least {
                 above.push(format!("It needs the least with {}", least.changes.join(" + ")));
             }
+            above.extend(found.next_steps.iter().map(next_step));
         }
         (None, _) => above.push(format!("No plan was found in time: {gpu} has {capacity}")),
     }
@@ -64,6 +66,22 @@ fn verdict(found: &Plan) -> Vec<String> {
         ));
     }
     above
+}
+
+/// What fits, as tried.
+fn next_step(step: &NextStep) -> String {
+    let NextStep { gpu, capacity, gpus, needed, .. } = step;
+    let changes = match step.changes.as_slice() {
+        [] => "as it is".to_owned(),
+        changes => format!("with {}", changes.join(" + ")),
+    };
+    let on = if *gpus > 1 { format!("{gpus} × {gpu}") } else { gpu.clone() };
+    let option = if *gpus > 1 {
+        format!("`--shard-over {gpus}`")
+    } else {
+        format!("`--gpu {}`", step.profile)
+    };
+    format!("It fits on {on} ({option}) {changes}, as tried: {needed} of {capacity}")
 }
 
 fn headroom(found: &Plan, plan: &PlanTry) -> String {

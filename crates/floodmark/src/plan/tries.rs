@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use floodmark_profiles::{
@@ -10,10 +11,13 @@ use floodmark_profiles::{
     TryOutcome,
 };
 use floodmark_trace::{AppliedChange, Bytes, Numerics, StepCost};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::args::{PhantomArgs, PlanArgs};
 use crate::in_parallel::in_parallel;
 use crate::plan::arguments::program_with;
+use crate::plan::model::peak_model;
 use crate::requests::estimate::EstimateRequest;
 use crate::text::failure::{Context, Problem, Result};
 use crate::text::progress::Progress;
@@ -34,14 +38,26 @@ pub(super) struct Try {
 }
 
 /// How an estimate is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Asked {
     /// The memory it needs, on a GPU with plenty.
     Need,
     /// Whether it fits on the GPU.
     Verdict,
     /// What a step computes.
     Cost,
+}
+
+/// A run of the program that this command made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct PlanRun {
+    /// The changes, as behind `--with`.
+    changes: Vec<String>,
+    /// What it was for.
+    asked: Asked,
+    /// How long it took, beside those that ran at the same time.
+    seconds: f64,
 }
 
 /// Runs tries, and remembers them.
@@ -56,6 +72,8 @@ pub(super) struct Tries<'a> {
     rates: Option<Rates>,
     until: Option<Instant>,
     done: BTreeMap<Combination, Try>,
+    /// Every run that this command made, in the order of their ends.
+    runs: Mutex<Vec<PlanRun>>,
     /// Why the program cannot be planned for.
     problem: Option<Problem>,
 }
@@ -79,6 +97,7 @@ impl<'a> Tries<'a> {
             rates: machine.profile.rates.clone(),
             until: args.budget.map(|budget| Instant::now() + budget),
             done: BTreeMap::new(),
+            runs: Mutex::default(),
             problem: None,
         })
     }
@@ -154,14 +173,14 @@ impl<'a> Tries<'a> {
             on_gpu = verdict.filter(|verdict| verdict.fits == Some(true));
             fits = on_gpu.is_some();
         }
-        let is_applied = answer.changes.iter().all(AppliedChange::is_applied);
         // What saves nothing is no part of a plan, and its cost is of no interest.
         let unchanged = self.done.get(&Combination::new()).map(|done| done.answer.needed);
         let saves = unchanged.map_or(!fits, |unchanged| answer.needed < unchanged);
         let mut cost = answer.cost.clone();
         let is_counted = cost.is_some() || !is_countable(combination);
         // A program that makes no further step is counted in a run of its own.
-        if !is_counted && is_known && is_applied && saves && combination.len() < 2 {
+        let is_of_interest = combination.len() < 2 || fits;
+        if !is_counted && is_known && saves && is_of_interest {
             cost = self.ask(combination, Asked::Cost)?.and_then(|answer| answer.cost);
         }
         Ok(Some(Try { answer, fits, on_gpu, cost }))
@@ -171,23 +190,68 @@ impl<'a> Tries<'a> {
     fn ask(&self, combination: &Combination, asked: Asked) -> Result<Option<TryAnswer>> {
         let question = self.question(combination, asked)?;
         if asked == Asked::Need && combination.is_empty() && self.args.output.is_some() {
-            return self.estimates.record(&question).map(Some);
+            return self.run(combination, asked, || self.estimates.record(&question));
         }
-        if let Some(known) = self.estimates.known(&question) {
+        self.answer(combination, asked, &question)
+    }
+
+    /// The answer to a question, from the cache or from a process; none where there is no time left.
+    fn answer(
+        &self,
+        combination: &Combination,
+        asked: Asked,
+        question: &Question,
+    ) -> Result<Option<TryAnswer>> {
+        if let Some(known) = self.estimates.known(question) {
             return Ok(Some(known));
         }
         if self.until.is_some_and(|until| Instant::now() >= until) {
             return Ok(None);
         }
-        self.estimates.ask(&question).map(Some)
+        self.run(combination, asked, || self.estimates.ask(question))
+    }
+
+    /// Runs the program, and notes how long that took.
+    fn run(
+        &self,
+        combination: &Combination,
+        asked: Asked,
+        run: impl FnOnce() -> Result<TryAnswer>,
+    ) -> Result<Option<TryAnswer>> {
+        let began = Instant::now();
+        let answer = run()?;
+        let seconds = began.elapsed().as_secs_f64();
+        let changes = combination.iter().map(ToString::to_string).collect();
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.push(PlanRun { changes, asked, seconds });
+        Ok(Some(answer))
+    }
+
+    /// Every run that this command made.
+    pub(super) fn runs(&self) -> Vec<PlanRun> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Why every try is a new process, or why runs of the program differ; none where neither is so.
+    pub(super) fn note(&self) -> Option<String> {
+        self.estimates.note()
     }
 
     fn question(&self, combination: &Combination, asked: Asked) -> Result<Question> {
-        let given = &self.args.phantom;
         let memory = if asked == Asked::Verdict { self.capacity.0 } else { PLENTY };
+        let given = PhantomArgs { memory: Some(memory), ..self.args.phantom.clone() };
+        self.question_on(&given, combination, asked)
+    }
+
+    /// The question for a GPU.
+    fn question_on(
+        &self,
+        given: &PhantomArgs,
+        combination: &Combination,
+        asked: Asked,
+    ) -> Result<Question> {
         let changes = combination.iter().filter(|change| !change.is_argument());
         let phantom = PhantomArgs {
-            memory: Some(memory),
             changes: given.changes.iter().chain(changes).cloned().collect(),
             ..given.clone()
         };
@@ -205,19 +269,26 @@ impl<'a> Tries<'a> {
         if let Some(reason) = self.left_out(combination, &tried) {
             return TryOutcome::LeftOut(reason);
         }
+        let mut tried = tried;
+        let not_applied = take_not_applied(&mut tried.answer.changes, combination);
+        let is_applied = |change: &&Change| not_applied.iter().all(|(other, _)| other != *change);
+        // Those that found nothing to apply to changed nothing: it is a try of the others.
+        let ran: Combination = combination.iter().filter(is_applied).cloned().collect();
         let applied = &tried.answer.changes;
         let need = Need {
             needed: tried.answer.needed,
             fits: tried.fits,
-            slows: slows(combination, applied),
-            numerics: numerics(combination, applied),
+            slows: slows(&ran, applied),
+            numerics: numerics(&ran, applied),
             blocks: applied.iter().find_map(|change| change.blocks),
             slow_down: 1.0,
-            gpus: combination.iter().map(Change::gpus).max().unwrap_or(1),
+            gpus: ran.iter().map(Change::gpus).max().unwrap_or(1),
+            not_applied,
             best_settings: tried.answer.best_settings.clone(),
+            model: peak_model(&tried.answer, self.rates.as_ref()),
         };
-        self.done.insert(combination.clone(), tried);
-        let slow_down = self.slow_down(combination).unwrap_or(1.0);
+        self.done.entry(ran.clone()).or_insert(tried);
+        let slow_down = self.slow_down(&ran).unwrap_or(1.0);
         TryOutcome::Ran(Need { slow_down, ..need })
     }
 
@@ -247,8 +318,7 @@ impl<'a> Tries<'a> {
             self.problem = Some(Problem::PlanOfInference);
             return Some("the program makes no backward pass".to_owned());
         }
-        let missing = answer.changes.iter().find(|change| !change.is_applied());
-        missing.map(|change| change.reason.clone())
+        None
     }
 
     /// Whether the program itself could be planned for.
@@ -262,6 +332,14 @@ impl<'a> Tries<'a> {
     /// Whether the program with these changes fits on the GPU itself.
     pub(super) fn prove(&self, combination: &Combination) -> Result<bool> {
         let answer = self.ask(combination, Asked::Verdict)?;
+        Ok(answer.is_some_and(|answer| answer.fits == Some(true)))
+    }
+
+    /// Whether the program with these changes fits on another GPU.
+    pub(super) fn prove_on(&self, combination: &Combination, gpu: &str) -> Result<bool> {
+        let other = PhantomArgs { gpu: gpu.to_owned(), memory: None, ..self.args.phantom.clone() };
+        let question = self.question_on(&other, combination, Asked::Verdict)?;
+        let answer = self.answer(combination, Asked::Verdict, &question)?;
         Ok(answer.is_some_and(|answer| answer.fits == Some(true)))
     }
 
@@ -335,6 +413,23 @@ impl<'a> Tries<'a> {
         }
         Some(product)
     }
+}
+
+/// Takes those changes of a combination out that found nothing to apply to, with the reasons.
+fn take_not_applied(
+    applied: &mut Vec<AppliedChange>,
+    combination: &Combination,
+) -> Vec<(Change, String)> {
+    let mut found = Vec::new();
+    applied.retain(|one| {
+        let change = combination.iter().find(|change| change.to_string() == one.change);
+        match change.filter(|_| !one.is_applied()) {
+            Some(change) => found.push((change.clone(), one.reason.clone())),
+            None => return true,
+        }
+        false
+    });
+    found
 }
 
 /// Whether a change may slow the program down. What another value of an argument does is known to the program alone.

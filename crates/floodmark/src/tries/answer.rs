@@ -1,6 +1,6 @@
 //! What a try says: that part of an estimate which `fit` and `plan` need, and keep in the cache.
 
-use floodmark_analysis::{Cause, DeviceEstimate, Estimate, StepPeaks, Unknown};
+use floodmark_analysis::{Cause, DeviceEstimate, Estimate, PeakParts, StepPeaks, Unknown};
 use floodmark_trace::{AppliedChange, Bytes, PhantomEnd, StepCost};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,8 @@ pub(crate) struct TryAnswer {
     pub(crate) least: Bytes,
     /// The settings of the allocator with which the device that needs most would reserve least, where others than its own.
     pub(crate) best_settings: Option<String>,
+    /// What its memory is made of where a change could put the peak; none for a changed program.
+    pub(crate) peak_parts: Option<PeakParts>,
     /// What fills the peak of the device that needs most.
     pub(crate) causes: Vec<Cause>,
     pub(crate) changes: Vec<AppliedChange>,
@@ -58,6 +60,7 @@ impl From<&Estimate> for TryAnswer {
             needed: most.map(|device| device.needed).unwrap_or_default(),
             least: found.devices.iter().map(least).max().unwrap_or_default(),
             best_settings: most.and_then(|device| device.best_settings.clone()),
+            peak_parts: most.and_then(|device| device.peak_parts.clone()),
             causes: most.map(|device| device.causes.clone()).unwrap_or_default(),
             changes: found.changes.clone(),
             cost: found.cost.clone(),

@@ -21,7 +21,7 @@ use crate::requests::estimate::EstimateRequest;
 use crate::tries::{Question, TryAnswer};
 
 /// The version of what is kept: a cache of another one is not read.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// Of a file that is larger, size and time of change stand for its contents.
 const LARGE_FILE: u64 = 16 << 20;

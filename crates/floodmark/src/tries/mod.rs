@@ -5,6 +5,7 @@
 
 mod answer;
 mod cache;
+mod comparison;
 mod interruption;
 mod runner;
 pub(crate) mod text;
@@ -108,6 +109,11 @@ impl<'a> Estimates<'a> {
     /// The answer to the first question that was run, measured again under the conditions of all further ones; once.
     pub(crate) fn take_repeated(&self) -> Option<TryAnswer> {
         self.runner.take_repeated()
+    }
+
+    /// Why every estimate is a new process, or why runs of the program differ; none where neither is so.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.runner.note()
     }
 
     /// Remembers another answer to a question that was answered.

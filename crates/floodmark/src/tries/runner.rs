@@ -2,7 +2,8 @@
 //!
 //! The first run writes down what it imports, and a [`WarmProcess`] imports it at the same time. It proves itself before
 //! any of its answers counts: it repeats the first run, and the answer must be the same to the byte. Where forking is not
-//! safe, or the answer differs, every run is a new process.
+//! safe, or the answer differs, every run is a new process, and what differs is said. Where two new processes differ too,
+//! the program itself does something else in each run, and forks are as good as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -12,13 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use floodmark_trace::StepCost;
-
 use crate::in_parallel::processors;
 use crate::requests::estimate::{EstimateRequest, process};
 use crate::requests::run::RunRequest;
 use crate::text::failure::{Context, Problem, Result};
 use crate::text::output;
+use crate::tries::comparison::{different_allocation, same_answer};
 use crate::tries::warm_process::WarmProcess;
 use crate::tries::{Question, TryAnswer};
 
@@ -27,6 +27,9 @@ const IMPORTS_VARIABLE: &str = "FLOODMARK_IMPORTS_TO";
 
 /// Set to `0`, every run is a new process.
 const WARM_VARIABLE: &str = "FLOODMARK_WARM_PROCESS";
+
+/// Strings have other hashes in every new process, so a program that goes through a set does something else in each.
+const HASHES_VARIABLE: &str = "PYTHONHASHSEED";
 
 /// How many threads libraries start: with one for each processor, runs at the same time would disturb each other.
 const THREADS_VARIABLE: &str = "OMP_NUM_THREADS";
@@ -71,6 +74,8 @@ struct Shared {
     changed: Condvar,
     /// The answer of the first run, repeated by the warm process.
     repeated: Mutex<Option<TryAnswer>>,
+    /// Why every run is a new process, or why runs differ.
+    note: Mutex<Option<String>>,
     /// No further run follows: the warm process is ended, whatever it does.
     is_ending: AtomicBool,
 }
@@ -96,8 +101,56 @@ enum State {
 
 struct Logged {
     warm: Arc<WarmProcess>,
+    python: OsString,
+    folder: PathBuf,
+    /// The first run, into another trace: its own may be kept.
     run: Run,
     stdout: Vec<u8>,
+}
+
+/// Names of the traces of the first run and of its repetitions, until they have been compared.
+const FIRST: &str = "first.flood";
+const REPEATED: &str = "repeated.flood";
+
+impl Logged {
+    /// Repeats the first run in a fork: whether forks can be relied on, and the answer where it is the same.
+    fn check(&self, shared: &Shared) -> (bool, Option<TryAnswer>) {
+        let forked = self.warm.run(&self.run);
+        let found = match &forked {
+            Some(output) => same_answer(&output.stdout, &self.stdout),
+            None => Err("its repetition could not be run".to_owned()),
+        };
+        let figure = match found {
+            Ok(answer) => return (true, Some(answer)),
+            Err(figure) => figure,
+        };
+        if shared.is_ending.load(Ordering::Relaxed) {
+            return (false, None);
+        }
+        let (first, repeated) = (self.folder.join(FIRST), self.folder.join(REPEATED));
+        let allocation = different_allocation(&first, &repeated);
+        let what =
+            allocation.map_or(figure.clone(), |allocation| format!("{figure}; {allocation}"));
+        // Forks are no worse than new processes where those differ among themselves.
+        let again = fresh(&self.python, &self.folder.join("request-again.json"), &self.run);
+        let differs = again.is_ok_and(|again| same_answer(&again.stdout, &self.stdout).is_err());
+        if differs && forked.is_some() {
+            shared.say(&format!(
+                "The program does something else in each run, so figures of tries may differ by chance ({what})"
+            ));
+            return (true, None);
+        }
+        shared.say_slower(&format!("a fork does not answer as the first try did ({what})"));
+        (false, None)
+    }
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        for name in [FIRST, REPEATED] {
+            let _ = std::fs::remove_file(self.folder.join(name));
+        }
+    }
 }
 
 impl Shared {
@@ -111,8 +164,13 @@ impl Shared {
     }
 
     fn say_slower(&self, reason: &str) {
+        self.say(&format!("Every try is a new process, which takes longer: {reason}"));
+    }
+
+    fn say(&self, note: &str) {
         if !self.is_ending.load(Ordering::Relaxed) {
-            output::note(&format!("Every try is a new process, which takes longer: {reason}\n"));
+            output::note(&format!("{note}\n"));
+            *self.note.lock().unwrap_or_else(PoisonError::into_inner) = Some(note.to_owned());
         }
     }
 
@@ -139,6 +197,9 @@ impl<'a> Runner<'a> {
         if std::env::var_os(THREADS_VARIABLE).is_none() {
             let threads = (processors() / jobs.max(1)).max(1);
             environment.push((THREADS_VARIABLE, threads.to_string()));
+        }
+        if std::env::var_os(HASHES_VARIABLE).is_none() {
+            environment.push((HASHES_VARIABLE, "0".to_owned()));
         }
         let (number, warming) = (AtomicUsize::new(0), Mutex::new(None));
         Ok(Self { python, folder, number, environment, shared, warming })
@@ -215,12 +276,18 @@ impl<'a> Runner<'a> {
         let warm = WarmProcess::spawn(self.python, &imports, self.folder.path(), &self.environment);
         let output = self.run_fresh(&run);
         let state = match (&output, warm) {
-            (Ok(done), Some(warm)) if is_complete(&imports) => State::Logged(Arc::new(Logged {
-                warm: Arc::new(warm),
-                // The warm process repeats the run into a trace of its own: the first one may be kept.
-                run: self.with_files(question, &self.folder.path().join("repeated.flood")),
-                stdout: done.stdout.clone(),
-            })),
+            (Ok(done), Some(warm)) if is_complete(&imports) => {
+                let folder = self.folder.path();
+                // Only to say what differs, if something does.
+                let _ = std::fs::hard_link(trace, folder.join(FIRST));
+                State::Logged(Arc::new(Logged {
+                    warm: Arc::new(warm),
+                    python: self.python.to_owned(),
+                    folder: folder.to_owned(),
+                    run: self.with_files(question, &folder.join(REPEATED)),
+                    stdout: done.stdout.clone(),
+                }))
+            }
             _ => State::Fresh,
         };
         self.shared.set(state);
@@ -243,26 +310,16 @@ impl<'a> Runner<'a> {
                 return;
             }
             shared.set(State::Checking(Arc::clone(warm)));
-            let again = warm.run(&logged.run);
-            let repeated = again.and_then(|output| same_answer(&output.stdout, &logged.stdout));
-            let is_same = repeated.is_some();
+            let (is_reliable, repeated) = logged.check(&shared);
             *shared.repeated.lock().unwrap_or_else(PoisonError::into_inner) = repeated;
-            if !is_same {
-                shared.say_slower("a forked run gave a different result");
-            }
-            shared.set(if is_same { State::Warm(Arc::clone(warm)) } else { State::Fresh });
+            shared.set(if is_reliable { State::Warm(Arc::clone(warm)) } else { State::Fresh });
         });
         *self.warming.lock().unwrap_or_else(PoisonError::into_inner) = Some(warming);
     }
 
     fn run_fresh(&self, run: &Run) -> Result<Output> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
-        let file = self.folder.path().join(format!("request-{number}.json"));
-        let output = process(self.python, &run.request, &file)?
-            .envs(&run.environment)
-            .output()
-            .with_context(|| format!("Failed to start `{} -m floodmark`", self.python.display()))?;
-        Ok(Output { stdout: output.stdout, stderr: output.stderr, files: Vec::new() })
+        fresh(self.python, &self.folder.path().join(format!("request-{number}.json")), run)
     }
 
     fn with_files(&self, question: &Question, trace: &Path) -> Run {
@@ -278,6 +335,11 @@ impl<'a> Runner<'a> {
         }
     }
 
+    /// Why every run is a new process, or why runs differ; none where neither is so.
+    pub(super) fn note(&self) -> Option<String> {
+        self.shared.note.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The answer of the first run, once the warm process has repeated it: measured under the conditions that all
     /// further runs have.
     pub(super) fn take_repeated(&self) -> Option<TryAnswer> {
@@ -285,17 +347,13 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// The answer, where all that is read of it is the same as in another one, to the byte. How long things took is not.
-fn same_answer(one: &[u8], other: &[u8]) -> Option<TryAnswer> {
-    let read = |text| serde_json::from_slice::<TryAnswer>(text).ok();
-    let written = |answer: &TryAnswer| {
-        let mut answer = answer.clone();
-        answer.cost = answer.cost.map(|cost| StepCost { host_nanos: None, ..cost });
-        serde_json::to_vec(&answer).ok()
-    };
-    let (one, other) = (read(one)?, read(other)?);
-    let (first, second) = (written(&one)?, written(&other)?);
-    (first == second).then_some(one)
+/// Runs an estimate in a new process, with its request in a file.
+fn fresh(python: &OsStr, file: &Path, run: &Run) -> Result<Output> {
+    let output = process(python, &run.request, file)?
+        .envs(&run.environment)
+        .output()
+        .with_context(|| format!("Failed to start `{} -m floodmark`", python.display()))?;
+    Ok(Output { stdout: output.stdout, stderr: output.stderr, files: Vec::new() })
 }
 
 /// Fails before the first try if the temporary folder cannot be written.

@@ -7,7 +7,13 @@ import { Causes } from "../../render/causes";
 import { ChangeText } from "../../render/change_text";
 import { Answered } from "../../render/notices";
 import { usePlan } from "../../render/plan_link";
-import { costSentence, tryName, unchangedSentence, verdict } from "../../render/plan_words";
+import {
+  costSentence,
+  nextStepSentence,
+  tryName,
+  unchangedSentence,
+  verdict,
+} from "../../render/plan_words";
 import type { View } from "../view";
 import { Changes } from "./changes";
 import { Curve } from "./curve";
@@ -60,6 +66,9 @@ function Head({ found }: { found: Plan }) {
       {!plan && least && least.changes.length > 0 && (
         <p>It needs the least with {tryName(least)}.</p>
       )}
+      {found.next_steps.map((step) => (
+        <p key={`${step.gpu} ${step.gpus}`}>{nextStepSentence(step)}</p>
+      ))}
       {unchanged && hasChanges && (
         <p class="quiet">{unchangedSentence(unchanged)} The other views show this run.</p>
       )}
