@@ -127,11 +127,6 @@ impl EstimateRequest {
         self.0.measures_step
     }
 
-    #[getter]
-    fn is_try(&self) -> bool {
-        self.0.is_try()
-    }
-
     /// The output for an estimate: text with bars and colours on a terminal, or JSON.
     fn printed(&self, estimate: &Estimate) -> PyResult<String> {
         floodmark::printed(&estimate.0, &self.0).map_err(wrong_argument)

@@ -251,7 +251,8 @@ def _run(request: _core.EstimateRequest, attempt: _Attempt) -> int:
         files_to=files_to,
         counter=counter,
         measure=measure,
-        is_try=request.is_try,
+        # Only `fit` and `plan` ask for the files, to know when a try counts no more.
+        is_try=bool(files_to),
     ).begin()
     try:
         with session:

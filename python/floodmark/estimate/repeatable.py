@@ -23,7 +23,7 @@ from floodmark.recording.import_watch import ImportWatch
 
 _SEED = 0
 
-#: In so many steps a program may import what it has not used before.
+#: The first steps, in which a program may import what it has not used before.
 STEPS = 2
 
 

@@ -62,12 +62,13 @@ impl Choices {
 
     /// The changes of a choice, as `--with` applies them.
     pub(crate) fn combination(&self, choice: Choice) -> Combination {
-        let mut all: Combination = self.of(choice).map(|change| counted(change, choice)).collect();
+        let mut all: Combination =
+            self.changes_in(choice).map(|change| counted(change, choice)).collect();
         all.sort();
         all
     }
 
-    fn of(&self, choice: Choice) -> impl Iterator<Item = &Change> {
+    fn changes_in(&self, choice: Choice) -> impl Iterator<Item = &Change> {
         let is_in = move |at: usize| choice.changes >> at & 1 == 1;
         self.candidates.iter().enumerate().filter(move |(at, _)| is_in(*at)).map(|(_, one)| one)
     }
@@ -89,7 +90,7 @@ impl Choices {
 
     /// Whether all repeated blocks can be counted down.
     pub(crate) fn checkpoints_all(&self, choice: Choice) -> bool {
-        self.of(choice).any(|change| *change == Change::Checkpoint(Checkpointed::All))
+        self.changes_in(choice).any(|change| *change == Change::Checkpoint(Checkpointed::All))
     }
 
     /// Which value of its argument a change has, from 0.
@@ -103,12 +104,12 @@ impl Choices {
 
     /// What a choice probably costs.
     pub(crate) fn cost(&self, choice: Choice) -> Cost {
-        self.of(choice).map(usual_cost).max().unwrap_or(Cost::Nothing)
+        self.changes_in(choice).map(usual_cost).max().unwrap_or(Cost::Nothing)
     }
 
     /// How a choice is compared with others.
     pub(crate) fn price(&self, choice: Choice, time: f64) -> Price {
-        let gpus = self.of(choice).map(Change::gpus).max().unwrap_or(1);
+        let gpus = self.changes_in(choice).map(Change::gpus).max().unwrap_or(1);
         Price::new(self.cost(choice), gpus, time, &self.combination(choice))
     }
 
@@ -133,7 +134,7 @@ impl Choices {
         for (at, change) in self.candidates.iter().enumerate() {
             let bit = 1_u64 << at;
             let is_untested = (self.work | self.left_out) & bit == 0 && usual_cost(change) <= cost;
-            if is_untested && !self.of(with).any(|other| excludes(other, change)) {
+            if is_untested && !self.changes_in(with).any(|other| excludes(other, change)) {
                 with.changes |= bit;
             }
         }
@@ -148,7 +149,9 @@ impl Choices {
     /// Those changes of a combination with which the program never ran.
     pub(crate) fn not_known_to_work(&self, combination: &[Change]) -> Vec<Change> {
         let Some(choice) = self.choice(combination) else { return Vec::new() };
-        self.of(Choice { changes: choice.changes & !self.work, blocks: None }).cloned().collect()
+        self.changes_in(Choice { changes: choice.changes & !self.work, blocks: None })
+            .cloned()
+            .collect()
     }
 
     /// A change has nothing to apply to. Updates in the backward pass do not suit the program with states on the host

@@ -7,7 +7,7 @@ use crate::search::choices::{Choice, Choices};
 use crate::search::peak_model::{Guess, PeakModel};
 use crate::search::plan_need::{Cost, Need};
 
-/// Of so many numbers of blocks the fastest is looked for.
+/// The most numbers of blocks of which the fastest is looked for.
 const MOST_COUNTS: u32 = 32;
 
 /// What a try needed, beside what was guessed.
@@ -78,7 +78,7 @@ impl Guesses {
     }
 
     /// What a choice probably needs.
-    pub(crate) fn of(&self, choices: &Choices, choice: Choice) -> Guess {
+    pub(crate) fn guess(&self, choices: &Choices, choice: Choice) -> Guess {
         let guess = match (choice.blocks, self.whole.get(&choice.changes)) {
             (None, Some(guess)) => *guess,
             _ => self.uncorrected(choices, choice),
@@ -115,7 +115,7 @@ impl Guesses {
         choice: Choice,
         most: f64,
     ) -> Option<(Choice, Guess)> {
-        let whole = self.of(choices, choice);
+        let whole = self.guess(choices, choice);
         if whole.needed > most {
             return None;
         }
@@ -127,7 +127,7 @@ impl Guesses {
         let mut found = (choice, whole);
         while too_few + 1 < enough {
             let middle = u32::midpoint(too_few, enough);
-            let guess = self.of(choices, with(middle));
+            let guess = self.guess(choices, with(middle));
             if guess.needed <= most {
                 (enough, found) = (middle, (with(middle), guess));
             } else {
@@ -136,7 +136,7 @@ impl Guesses {
         }
         // Fewer recomputed blocks take less time, unless what they keep is copied to the host.
         let more = (enough..all).step_by(all.div_ceil(MOST_COUNTS) as usize);
-        let others = more.map(|blocks| (with(blocks), self.of(choices, with(blocks))));
+        let others = more.map(|blocks| (with(blocks), self.guess(choices, with(blocks))));
         let fitting = others.filter(|(_, guess)| guess.needed <= most);
         let fastest = fitting.min_by(|(_, one), (_, other)| one.time.total_cmp(&other.time));
         fastest.filter(|(_, guess)| guess.time < found.1.time).or(Some(found))

@@ -173,7 +173,7 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<TryOutcome>, E>> Search<'_, F> {
     fn least(&self, further: &mut usize) -> Vec<Choice> {
         let mut guessed: Vec<(Guess, Choice)> = Vec::new();
         for choice in self.choices.untried(&self.guesses) {
-            guessed.push((self.guesses.of(&self.choices, choice), choice));
+            guessed.push((self.guesses.guess(&self.choices, choice), choice));
         }
         guessed.sort_by(|(one, a), (other, b)| {
             let count = |choice: &Choice| choice.changes.count_ones();

@@ -69,11 +69,6 @@ impl EstimateRequest {
         Ok(Self { reruns: false, answer: AnswerForm::Try, ..request })
     }
 
-    /// Whether `fit` or `plan` requested it, which compare many runs of one program.
-    pub fn is_try(&self) -> bool {
-        self.answer == AnswerForm::Try
-    }
-
     fn new(phantom: &PhantomArgs, machine: PhantomMachine, run: RunRequest) -> Self {
         Self {
             run: RunRequest { changes: phantom.changes.clone(), ..run },
