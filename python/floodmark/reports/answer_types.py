@@ -74,7 +74,7 @@ StepLimit = Literal["gpu", "host"]
 # How an estimate is asked for.
 Asked = Literal["need", "verdict", "cost"]
 
-# How a check went.
+# The result of a check.
 CheckStatus = Literal["ok", "note", "failed"]
 
 

@@ -1974,7 +1974,7 @@ export type PlanRun = {
 /** How an estimate is asked for. */
 export type Asked = "need" | "verdict" | "cost";
 
-/** The answer to the page. */
+/** The error as JSON. */
 export type Problem = {
   /** The message. */
   error: string;

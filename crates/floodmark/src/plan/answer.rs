@@ -204,7 +204,12 @@ pub(super) fn plan_of(
     // What takes more GPUs than are allowed is a next step.
     let allowed = args.shard_over.unwrap_or(1).max(1);
     let of_gpus = rows.iter().filter(|(_, row)| row.gpus <= allowed);
-    let floor = of_gpus.min_by_key(|(changes, row)| (row.needed, changes.len()));
+    // Of several that need the least, the fastest.
+    let floor = of_gpus.min_by(|(one, a), (other, b)| {
+        let time = |row: &PlanTry| row.slow_down.unwrap_or(1.0);
+        let needed = a.needed.cmp(&b.needed);
+        needed.then(time(a).total_cmp(&time(b))).then(one.len().cmp(&other.len()))
+    });
     let changes = search.plan.as_ref();
     let mut shown: Vec<PlanTry> = rows.iter().map(|(_, row)| row.clone()).collect();
     shown.sort_by(|a, b| (b.needed, &a.changes).cmp(&(a.needed, &b.changes)));

@@ -32,8 +32,11 @@ pub(crate) struct NextStep {
 
 /// The next steps that fit: each was run.
 pub(super) fn next_steps(tries: &mut Tries<'_>, given: &GpuProfile) -> Result<Vec<NextStep>> {
-    let least =
-        tries.done().iter().min_by_key(|(changes, done)| (done.answer.needed, changes.len()));
+    let least = tries.done().iter().min_by(|(one, a), (other, b)| {
+        let time = |changes: &Combination| tries.slow_down(changes).unwrap_or(1.0);
+        let needed = a.answer.needed.cmp(&b.answer.needed);
+        needed.then(time(one).total_cmp(&time(other))).then(one.len().cmp(&other.len()))
+    });
     let Some((least, needed)) = least.map(|(changes, done)| (changes.clone(), done.answer.needed))
     else {
         return Ok(Vec::new());
