@@ -40,7 +40,8 @@ fn subjects(change: &Change) -> &'static [Subject] {
         Change::Checkpoint(_) => &[Subject::Recomputation],
         Change::OffloadActivations(_) => &[Subject::Activations],
         Change::Autocast(_) | Change::Bf16Parameters => &[Subject::Precision],
-        Change::Fsdp(_) => &[Subject::Gpus],
+        // Sharded parameters are updated together, and neither their states nor activations are copied.
+        Change::Fsdp(_) => &[Subject::Gpus, Subject::UpdateTime, Subject::Activations],
         Change::Compile => &[Subject::Compiler],
         // Only another value of the same argument.
         Change::Argument { .. } => &[],
@@ -62,6 +63,8 @@ mod tests {
         assert!(excluded("optimizer-states=8bit", "offload-optimizer-states"));
         assert!(excluded("optimizer-in-backward", "offload-optimizer-states"));
         assert!(excluded("fsdp=2", "fsdp=4"));
+        assert!(excluded("fsdp=2", "offload-activations"));
+        assert!(excluded("fsdp=2", "optimizer-in-backward"));
         assert!(!excluded("fused", "offload-optimizer-states"));
         assert!(!excluded("fsdp=2", "checkpoint=all"));
     }

@@ -64,7 +64,7 @@ fn larger_gpu(
                 gpu: gpu.name,
                 capacity: Bytes(gpu.memory),
                 profile: name.to_owned(),
-                gpus: 1,
+                gpus: changes.iter().map(Change::gpus).max().unwrap_or(1),
                 changes: changes.iter().map(ToString::to_string).collect(),
                 needed,
             }));

@@ -76,10 +76,10 @@ fn next_step(step: &NextStep) -> String {
         changes => format!("with {}", changes.join(" + ")),
     };
     let on = if *gpus > 1 { format!("{gpus} × {gpu}") } else { gpu.clone() };
-    let option = if *gpus > 1 {
-        format!("`--shard-over {gpus}`")
-    } else {
-        format!("`--gpu {}`", step.profile)
+    let option = match (step.profile.as_str(), gpus) {
+        ("", gpus) => format!("`--shard-over {gpus}`"),
+        (profile, 1) => format!("`--gpu {profile}`"),
+        (profile, gpus) => format!("`--gpu {profile} --shard-over {gpus}`"),
     };
     format!("It fits on {on} ({option}) {changes}, as tried: {needed} of {capacity}")
 }

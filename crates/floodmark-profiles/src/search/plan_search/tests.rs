@@ -249,13 +249,23 @@ fn more_gpus_are_used_only_where_allowed_and_only_as_many_as_it_takes() {
     let plan = |percent, gpus| {
         let allowed = Allowed { gpus, ..Allowed::default() };
         let mut program = Program::new(transformer(2000, 500, 9000)).with(percent);
-        program.unsuitable.extend(["bf16-parameters", "autocast=bf16", "optimizer-in-backward"]);
+        program.unsuitable.extend([
+            "bf16-parameters",
+            "autocast=bf16",
+            "optimizer-in-backward",
+            "offload-optimizer-states",
+        ]);
         program.search(&allowed).plan.map(|plan| named(&plan))
     };
-    assert!(!plan(70, 8).unwrap().contains("fsdp"));
-    assert!(plan(30, 8).unwrap().contains("fsdp=2"));
-    assert!(plan(18, 8).unwrap().contains("fsdp=4"));
-    assert_eq!(plan(18, 1), None);
+    let gpus = |percent| {
+        let plan = plan(percent, 8).unwrap_or_default();
+        plan.split("fsdp=").nth(1).map_or(1, |rest| rest[..1].parse::<u32>().unwrap())
+    };
+    // The less memory, the more of them.
+    let counts: Vec<u32> = [90, 45, 30, 20].map(gpus).into();
+    assert_eq!(counts[0], 1);
+    assert!(counts.is_sorted() && counts[3] > 1, "{counts:?}");
+    assert_eq!(plan(20, 1), None);
 }
 
 #[test]
