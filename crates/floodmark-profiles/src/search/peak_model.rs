@@ -86,9 +86,7 @@ fn row(change: &Change, position: u32) -> Row {
         Change::ChunkedLoss(LossChunks::Head | LossChunks::Liger | LossChunks::Cce) => {
             Row { leaves: &[(Part::Logits, 0.15)], time: 1.02, ..NOTHING }
         }
-        Change::SdpaAttention => {
-            Row { leaves: &[(Part::InnerActivations, 0.7)], time: 0.95, ..NOTHING }
-        }
+        Change::SdpaAttention => Row { leaves: &[(Part::InnerActivations, 0.7)], ..NOTHING },
         Change::ChunkedLoss(LossChunks::Rows(_)) => {
             Row { leaves: &[(Part::Logits, 0.75)], time: 1.02, ..NOTHING }
         }

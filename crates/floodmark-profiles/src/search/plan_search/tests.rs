@@ -296,6 +296,7 @@ fn of_an_argument_the_first_value_that_fits_is_taken() {
     let allowed = Allowed { arguments, ..Allowed::default() };
     let plan = |percent| {
         let mut program = Program::new(transformer(100, 9000, 500)).with(percent);
+        program.unsuitable.push("chunked-loss=head");
         let found = program.search(&allowed);
         assert!(!program.asked.iter().any(|one| one.contains("ACC=2 + ACC=4")));
         named(&found.plan.unwrap())
