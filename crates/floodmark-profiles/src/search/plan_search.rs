@@ -1,8 +1,8 @@
 //! The cheapest changes with which a program fits, with few tries.
 //!
 //! The unchanged program is tried first. Its trace gives a model of what any combination of changes would need
-//! ([`PeakModel`]), so all of them are guessed, and only promising ones are tried: the cheapest that probably fits, again
-//! and again. What each try needed corrects the guesses of combinations like it. The search ends when nothing cheaper
+//! ([`PeakModel`](crate::search::peak_model::PeakModel)), so all of them are guessed, and only promising ones are tried:
+//! the cheapest that probably fits, again and again. What each try needed corrects the guesses of combinations like it. The search ends when nothing cheaper
 //! than the best try that fits would probably fit too, or after a number of tries. Cheap is: without a cost, then time,
 //! then GPUs, then results; of one kind the faster, then fewer changes. Where nothing would fit, the combinations that
 //! probably need the least are tried, so that the least need is known. The search is greedy: a guess may be wrong, so a
