@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -82,7 +83,9 @@ def test_what_has_no_verdict_is_neither_an_answer_of_fit_nor_kept(cached):
     for _ in range(2):
         done = cached.floodmark(*words)
         assert (done.returncode, done.stdout) == (1, ""), done.stderr
-        assert "it is unknown whether the program fits: recording stopped" in done.stderr
+        # The end of the trace is missing too where the file was full before it.
+        reason = "(recording stopped|the recording is not finished)"
+        assert re.search(f"it is unknown whether the program fits: {reason}", done.stderr)
         assert "an earlier run" not in done.stderr
     assert not list((cached.folder / "cache").rglob("*.json"))
 

@@ -92,8 +92,10 @@ impl Guesses {
         let distance = |one: &Correction| {
             let blocks = |choice: Choice| choice.blocks.unwrap_or(all);
             let apart = blocks(choice).abs_diff(blocks(one.choice));
-            let changes = (choice.changes ^ one.choice.changes).count_ones();
-            f64::from(changes) + f64::from(apart) / f64::from(2 * all)
+            // A change that only the try had says little about this choice.
+            let missing = (choice.changes & !one.choice.changes).count_ones();
+            let foreign = (one.choice.changes & !choice.changes).count_ones();
+            f64::from(missing + 2 * foreign) + f64::from(apart) / f64::from(2 * all)
         };
         // Of equally similar ones the latest.
         let nearest = self

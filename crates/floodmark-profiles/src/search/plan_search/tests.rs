@@ -323,6 +323,22 @@ fn without_time_there_is_no_plan_but_what_was_tried() {
     assert!(found.tried.values().any(|one| *one == TryOutcome::NotTried));
 }
 
+/// Copies that are slower than the model says make no other change slower.
+#[test]
+fn a_slow_try_says_nothing_about_choices_without_its_slow_change() {
+    let program = Program::new(transformer(1500, 3500, 2000));
+    let unchanged = program.need(&Vec::new());
+    let choices = Choices::new(candidates(&Allowed::default(), &unchanged));
+    let mut guesses = Guesses::new(&choices, &unchanged);
+    let changes =
+        |names: [&str; 2]| -> Combination { names.map(|name| name.parse().unwrap()).into() };
+    let other = choices.choice(&changes(["chunked-loss=head", "checkpoint=all"])).unwrap();
+    let before = guesses.guess(&choices, other);
+    let ran = changes(["chunked-loss=head", "offload-activations=async"]);
+    guesses.learn(&choices, &ran, &Need { slow_down: 5.0, ..program.need(&ran) });
+    assert_eq!(guesses.guess(&choices, other), before);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
