@@ -210,7 +210,7 @@ mod tests {
             step(3, false, PartKind::InnerActivations, 100),
             step(4, true, PartKind::OptimizerTemporaries, 50),
             step(5, false, PartKind::OptimizerTemporaries, 50),
-            step(6, true, PartKind::Rest, 5),
+            step(6, true, PartKind::Rest, 15),
         ];
         let found = moments(&steps);
         let of = |kind| {
@@ -220,7 +220,7 @@ mod tests {
         };
         assert_eq!(of(PartKind::InnerActivations), [0, 0, 100]);
         assert_eq!(of(PartKind::OptimizerTemporaries), [0, 0, 50]);
-        assert_eq!(of(PartKind::Rest), [0, 0, 5]);
+        assert_eq!(of(PartKind::Rest), [0, 0, 15]);
         assert_eq!(of(PartKind::Parameters), [10, 10, 10]);
     }
 }
