@@ -21,7 +21,7 @@ use crate::requests::estimate::EstimateRequest;
 use crate::tries::{Question, TryAnswer};
 
 /// The version of what is kept: a cache of another one is not read.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// Of a file that is larger, size and time of change stand for its contents.
 const LARGE_FILE: u64 = 16 << 20;
@@ -52,6 +52,8 @@ struct Entry {
     answer: TryAnswer,
     /// When it ran: seconds since 1970.
     at: u64,
+    /// When the command that ran it began: nanoseconds since 1970.
+    command: u64,
     /// The program's own files that it imported, and their folders, with their hashes.
     files: BTreeMap<PathBuf, String>,
 }
@@ -60,19 +62,19 @@ struct Entry {
 pub(super) struct Cache {
     /// The folder, and the hash of what all tries have in common; none without a cache.
     found: Option<(PathBuf, Sha256)>,
-    /// When this command began.
-    began: u64,
+    /// When this command began: nanoseconds since 1970. Two commands may begin in one second.
+    command: u64,
 }
 
 impl Cache {
     pub(super) fn new(program: &ProgramArgs, python: &OsStr) -> Self {
         let found = folder().and_then(|folder| Some((folder, common(program, python)?)));
-        Self { found, began: seconds(SystemTime::now()) }
+        Self { found, command: nanos(SystemTime::now()) }
     }
 
     /// A cache that keeps nothing.
     pub(super) fn none() -> Self {
-        Self { found: None, began: 0 }
+        Self { found: None, command: 0 }
     }
 
     /// The answer of an earlier try, if the program is still the same.
@@ -81,7 +83,7 @@ impl Cache {
         let request = EstimateRequest { measures_step: true, ..question.request.clone() };
         let measured = Question { request, ..question.clone() };
         let entry = self.read(question).or_else(|| self.read(&measured))?;
-        let earlier = Some(entry.at).filter(|at| *at < self.began);
+        let earlier = (entry.command != self.command).then_some(entry.at);
         Some(TryAnswer { earlier, ..entry.answer })
     }
 
@@ -104,7 +106,12 @@ impl Cache {
         let Some(hashes) = hashes_of(files, began).filter(|hashes| !hashes.is_empty()) else {
             return;
         };
-        let entry = Entry { answer: answer.clone(), at: seconds(began), files: hashes };
+        let entry = Entry {
+            answer: answer.clone(),
+            at: seconds(began),
+            command: self.command,
+            files: hashes,
+        };
         self.write(question, &entry);
     }
 
@@ -218,6 +225,11 @@ fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
+fn nanos(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn environment() -> Vec<(OsString, OsString)> {
     let is_of_program = |name: &OsString| {
         let name = name.to_string_lossy();
@@ -251,7 +263,7 @@ mod tests {
             panic!("a fit");
         };
         let request = EstimateRequest::of_try(&args.phantom, args.program).unwrap();
-        let cache = Cache { found: Some((PathBuf::new(), Sha256::new())), began: 0 };
+        let cache = Cache { found: Some((PathBuf::new(), Sha256::new())), command: 0 };
         cache.path(&Question { request, environment: args.environment }).unwrap()
     }
 
