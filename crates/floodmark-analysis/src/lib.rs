@@ -53,7 +53,7 @@ mod timeline;
 pub use advice::avoidable::{Avoidable, optimizer_temporaries, stale_gradients};
 pub use advice::causes::{Cause, CauseKind};
 pub use advice::idle::{Idle, IdleLine, idle};
-pub use advice::peak_parts::{PartKind, PeakParts};
+pub use advice::peak_parts::PeakParts;
 pub use advice::{Advice, AdviceKind, AdviceReport, advise};
 pub use allocation::card::{AllocationCard, CardFrame, Partner, PartnerKind, allocation_card};
 pub use allocation::category::category;

@@ -17,6 +17,6 @@ pub use gpu::{
 pub use search::{
     Allowed, CHANGE_NAMES, Change, ChangeError, Checkpointed, Combination, Dimension, Direction,
     FitLimits, FitSearch, Frontier, HalfPrecision, HostCopies, Need, Objective, ObjectiveError,
-    Part, PeakModel, PlanSearch, Point, StatesIn, Tried, TryOutcome, cheapest_that_fits,
+    PeakModel, PlanSearch, Point, StatesIn, Tried, TryOutcome, cheapest_that_fits,
     frontier_that_fits, largest_that_fits,
 };

@@ -52,8 +52,8 @@ pub use attachment::{
 pub use batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow, Total};
 pub use event::{
     AllocatedChange, AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventBytes,
-    EventKind, EventNumber, HandleId, LabelId, Micros, ModuleId, ProgramEvent, SegmentChange,
-    StackId, Subject, TextId, TextKind, ThreadId, stack_flags,
+    EventKind, EventNumber, HandleId, LabelId, Micros, ModuleId, PeakPart, ProgramEvent,
+    SegmentChange, StackId, Subject, TextId, TextKind, ThreadId, stack_flags,
 };
 pub use file::{
     GrowingReader, OtherFile, ReadError, StoreError, TraceWriter, append_answer, check_beginning,

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use floodmark_allocator::Edits;
-use floodmark_trace::{AllocationId, Bytes, Category, Device, EventNumber, Trace};
+use floodmark_trace::{AllocationId, Bytes, Category, Device, EventNumber, PeakPart, Trace};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,53 +19,12 @@ use crate::moment::at::At;
 use crate::moment::moment;
 use crate::question_error::QuestionError;
 
-/// A part of memory that changes of a program reduce.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum PartKind {
-    /// Logits, and the loss's other tensors.
-    Logits,
-    /// Activations of repeated blocks that checkpointing would compute again.
-    InnerActivations,
-    /// Activations of repeated blocks that checkpointing keeps: their outputs.
-    BlockOutputs,
-    /// Other activations.
-    Activations,
-    /// Gradients that are not used yet.
-    Gradients,
-    /// Gradients that the optimizer has used.
-    StaleGradients,
-    /// States of optimizers.
-    OptimizerStates,
-    /// Temporaries of an optimizer's `step`.
-    OptimizerTemporaries,
-    /// Parameters.
-    Parameters,
-    /// Everything else.
-    Rest,
-}
-
 /// How many kinds there are.
-const KINDS: usize = 10;
+const KINDS: usize = PeakPart::ALL.len();
 /// The kinds whose sets are considered: the first ones. Parameters and the rest are reduced by few changes.
 const REDUCED: usize = 8;
 /// How little is left of a part that is reduced: one in this many.
 const LEFT: u64 = 10;
-
-const ALL: [PartKind; KINDS] = [
-    PartKind::Logits,
-    PartKind::InnerActivations,
-    PartKind::BlockOutputs,
-    PartKind::Activations,
-    PartKind::Gradients,
-    PartKind::StaleGradients,
-    PartKind::OptimizerStates,
-    PartKind::OptimizerTemporaries,
-    PartKind::Parameters,
-    PartKind::Rest,
-];
 
 /// The memory of one device, by parts, where a change could put the peak.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -75,7 +34,7 @@ pub struct PeakParts {
     /// Whether all parameters whose type is known are in 16 bits.
     pub is_half: bool,
     /// The moments, each with the bytes of its parts.
-    pub moments: Vec<BTreeMap<PartKind, Bytes>>,
+    pub moments: Vec<BTreeMap<PeakPart, Bytes>>,
 }
 
 /// Finds the moments of a device.
@@ -101,7 +60,7 @@ fn is_half(trace: &Trace) -> bool {
 struct Step {
     event: u32,
     is_more: bool,
-    part: PartKind,
+    part: PeakPart,
     bytes: u64,
 }
 
@@ -118,22 +77,22 @@ fn steps(trace: &Trace, context: &Context, device: Device, found: &PeakCauses) -
             continue;
         }
         let found = part_of(causes.kind(id));
-        let is_kept = found == PartKind::InnerActivations && !again.contains_key(&id.0);
-        let part = if is_kept { PartKind::BlockOutputs } else { found };
+        let is_kept = found == PeakPart::InnerActivations && !again.contains_key(&id.0);
+        let part = if is_kept { PeakPart::BlockOutputs } else { found };
         let bytes = allocation.rounded.0;
         let from = if allocation.before_recording { 0 } else { allocation.made_at };
         let until = allocation.freed_at.map_or(u32::MAX, EventNumber::get);
         let mut add = |event, is_more, part| steps.push(Step { event, is_more, part, bytes });
         add(from, true, part);
-        let used = (part == PartKind::Gradients)
+        let used = (part == PeakPart::Gradients)
             .then(|| context.next_optimizer_end(from))
             .flatten()
             .filter(|&used| used < until);
         if let Some(used) = used {
             add(used, false, part);
-            add(used, true, PartKind::StaleGradients);
+            add(used, true, PeakPart::StaleGradients);
         }
-        let last = if used.is_some() { PartKind::StaleGradients } else { part };
+        let last = if used.is_some() { PeakPart::StaleGradients } else { part };
         if until < u32::MAX {
             add(until, false, last);
         }
@@ -142,30 +101,30 @@ fn steps(trace: &Trace, context: &Context, device: Device, found: &PeakCauses) -
     steps
 }
 
-fn part_of(kind: CauseKind) -> PartKind {
+fn part_of(kind: CauseKind) -> PeakPart {
     match kind {
-        CauseKind::Logits => PartKind::Logits,
-        CauseKind::BlockActivations => PartKind::InnerActivations,
-        CauseKind::Activations => PartKind::Activations,
-        CauseKind::Gradients => PartKind::Gradients,
-        CauseKind::OptimizerState => PartKind::OptimizerStates,
-        CauseKind::OptimizerTemporaries => PartKind::OptimizerTemporaries,
-        CauseKind::Parameters => PartKind::Parameters,
+        CauseKind::Logits => PeakPart::Logits,
+        CauseKind::BlockActivations => PeakPart::InnerActivations,
+        CauseKind::Activations => PeakPart::Activations,
+        CauseKind::Gradients => PeakPart::Gradients,
+        CauseKind::OptimizerState => PeakPart::OptimizerStates,
+        CauseKind::OptimizerTemporaries => PeakPart::OptimizerTemporaries,
+        CauseKind::Parameters => PeakPart::Parameters,
+        CauseKind::KvCache => PeakPart::KvCache,
         CauseKind::Temporaries
         | CauseKind::Inputs
         | CauseKind::Buffers
         | CauseKind::Workspaces
         | CauseKind::Communication
-        | CauseKind::KvCache
         | CauseKind::FailedAllocation
-        | CauseKind::Unknown => PartKind::Rest,
+        | CauseKind::Unknown => PeakPart::Rest,
     }
 }
 
 type Parts = [u64; KINDS];
 
 /// For every set of parts, the moment with most memory once little is left of them.
-fn moments(steps: &[Step]) -> Vec<BTreeMap<PartKind, Bytes>> {
+fn moments(steps: &[Step]) -> Vec<BTreeMap<PeakPart, Bytes>> {
     let mut best = vec![(0_u64, Parts::default()); 1 << REDUCED];
     let mut now = Parts::default();
     for (at, step) in steps.iter().enumerate() {
@@ -178,7 +137,8 @@ fn moments(steps: &[Step]) -> Vec<BTreeMap<PartKind, Bytes>> {
         }
     }
     let found: BTreeSet<Parts> = best.into_iter().map(|(_, parts)| parts).collect();
-    let named = |parts: Parts| ALL.into_iter().zip(parts.map(Bytes)).collect::<BTreeMap<_, _>>();
+    let named =
+        |parts: Parts| PeakPart::ALL.into_iter().zip(parts.map(Bytes)).collect::<BTreeMap<_, _>>();
     found.into_iter().map(named).collect()
 }
 
@@ -198,19 +158,19 @@ fn consider(best: &mut [(u64, Parts)], now: &Parts) {
 mod tests {
     use super::*;
 
-    fn step(event: u32, is_more: bool, part: PartKind, bytes: u64) -> Step {
+    fn step(event: u32, is_more: bool, part: PeakPart, bytes: u64) -> Step {
         Step { event, is_more, part, bytes }
     }
 
     #[test]
     fn each_moment_that_a_change_could_make_the_peak_is_found() {
         let steps = [
-            step(1, true, PartKind::Parameters, 10),
-            step(2, true, PartKind::InnerActivations, 100),
-            step(3, false, PartKind::InnerActivations, 100),
-            step(4, true, PartKind::OptimizerTemporaries, 50),
-            step(5, false, PartKind::OptimizerTemporaries, 50),
-            step(6, true, PartKind::Rest, 15),
+            step(1, true, PeakPart::Parameters, 10),
+            step(2, true, PeakPart::InnerActivations, 100),
+            step(3, false, PeakPart::InnerActivations, 100),
+            step(4, true, PeakPart::OptimizerTemporaries, 50),
+            step(5, false, PeakPart::OptimizerTemporaries, 50),
+            step(6, true, PeakPart::Rest, 15),
         ];
         let found = moments(&steps);
         let of = |kind| {
@@ -218,9 +178,9 @@ mod tests {
             bytes.sort_unstable();
             bytes
         };
-        assert_eq!(of(PartKind::InnerActivations), [0, 0, 100]);
-        assert_eq!(of(PartKind::OptimizerTemporaries), [0, 0, 50]);
-        assert_eq!(of(PartKind::Rest), [0, 0, 15]);
-        assert_eq!(of(PartKind::Parameters), [10, 10, 10]);
+        assert_eq!(of(PeakPart::InnerActivations), [0, 0, 100]);
+        assert_eq!(of(PeakPart::OptimizerTemporaries), [0, 0, 50]);
+        assert_eq!(of(PeakPart::Rest), [0, 0, 15]);
+        assert_eq!(of(PeakPart::Parameters), [10, 10, 10]);
     }
 }

@@ -17,6 +17,6 @@ pub use change::{
 pub use fit_search::{FitLimits, FitSearch, Tried, largest_that_fits};
 pub use frontier::{Dimension, Direction, Frontier, Point, frontier_that_fits};
 pub use objective::{Objective, ObjectiveError};
-pub use peak_model::{Part, PeakModel};
+pub use peak_model::PeakModel;
 pub use plan_need::{Combination, Need, TryOutcome};
 pub use plan_search::{Allowed, PlanSearch, cheapest_that_fits};

@@ -6,35 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use floodmark_trace::Bytes;
+use floodmark_trace::{Bytes, PeakPart as Part};
 
 use crate::search::change::{Change, Checkpointed, HostCopies, LossChunks, StatesIn};
 use crate::search::plan_need::Cost;
-
-/// A part of memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
-    /// Logits, and the loss's other tensors.
-    Logits,
-    /// Activations of repeated blocks that checkpointing would compute again.
-    InnerActivations,
-    /// Activations of repeated blocks that checkpointing keeps.
-    BlockOutputs,
-    /// Other activations.
-    Activations,
-    /// Gradients that are not used yet.
-    Gradients,
-    /// Gradients that the optimizer has used.
-    StaleGradients,
-    /// States of optimizers.
-    OptimizerStates,
-    /// Temporaries of an optimizer's `step`.
-    OptimizerTemporaries,
-    /// Parameters.
-    Parameters,
-    /// Everything else.
-    Rest,
-}
 
 /// What the unchanged program needs, and what that is made of.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -231,6 +206,7 @@ impl PeakModel {
                 | Part::InnerActivations
                 | Part::BlockOutputs
                 | Part::Activations
+                | Part::KvCache
                 | Part::Rest => 1.0,
             };
             left / sharded

@@ -3,6 +3,7 @@
 //! `PyTorch`'s words are used where it has one (`requested`, `segment`, `stream`); the rest are
 //! defined here, once.
 
+mod peak_part;
 mod subject;
 
 use std::borrow::Cow;
@@ -13,6 +14,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use peak_part::PeakPart;
 pub use subject::{AllocatedChange, ProgramEvent, SegmentChange, Subject};
 
 macro_rules! ids {

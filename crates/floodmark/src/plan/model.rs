@@ -1,7 +1,6 @@
 //! From the answer of the unchanged program to the model that guesses what changes would need.
 
-use floodmark_analysis::PartKind;
-use floodmark_profiles::{Part, PeakModel, Rates};
+use floodmark_profiles::{PeakModel, Rates};
 
 use crate::tries::TryAnswer;
 
@@ -10,10 +9,6 @@ const GIB: f64 = 1_073_741_824.0;
 /// The model of a program; none where its trace was not asked for one.
 pub(super) fn peak_model(answer: &TryAnswer, rates: Option<&Rates>) -> Option<PeakModel> {
     let parts = answer.peak_parts.as_ref()?;
-    let moments = parts
-        .moments
-        .iter()
-        .map(|moment| moment.iter().map(|(kind, bytes)| (part(*kind), *bytes)).collect());
     let seconds = rates
         .zip(answer.cost.as_ref())
         .map(|(rates, cost)| (rates.host_mb_per_s, rates.step_time(cost).seconds()));
@@ -23,28 +18,13 @@ pub(super) fn peak_model(answer: &TryAnswer, rates: Option<&Rates>) -> Option<Pe
         GIB / bytes_a_second / seconds
     });
     Some(PeakModel {
-        moments: moments.collect(),
+        moments: parts.moments.clone(),
         beside: answer.needed.saturating_sub(answer.peak_allocated),
         wasted: answer.peak_reserved.saturating_sub(answer.peak_allocated),
         is_half: parts.is_half,
         blocks: parts.blocks,
         steps_per_gib,
     })
-}
-
-fn part(kind: PartKind) -> Part {
-    match kind {
-        PartKind::Logits => Part::Logits,
-        PartKind::InnerActivations => Part::InnerActivations,
-        PartKind::BlockOutputs => Part::BlockOutputs,
-        PartKind::Activations => Part::Activations,
-        PartKind::Gradients => Part::Gradients,
-        PartKind::StaleGradients => Part::StaleGradients,
-        PartKind::OptimizerStates => Part::OptimizerStates,
-        PartKind::OptimizerTemporaries => Part::OptimizerTemporaries,
-        PartKind::Parameters => Part::Parameters,
-        PartKind::Rest => Part::Rest,
-    }
 }
 
 #[cfg(test)]

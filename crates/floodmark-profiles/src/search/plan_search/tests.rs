@@ -1,10 +1,10 @@
 use std::collections::BTreeSet;
 
-use floodmark_trace::Numerics;
+use floodmark_trace::{Numerics, PeakPart as Part};
 use proptest::prelude::*;
 
 use super::*;
-use crate::search::peak_model::{Part, PeakModel, usual_cost};
+use crate::search::peak_model::{PeakModel, usual_cost};
 
 const GIB: u64 = 1 << 30;
 
