@@ -44,6 +44,7 @@ const RESULTS: Readonly<Record<Numerics, string>> = {
   same: "results stay the same",
   rounding: "results differ by rounding alone",
   changed: "results are computed in another precision",
+  training: "the training is another one: compare what it learns",
 };
 
 /** The cost of a try or a change. */

@@ -50,7 +50,7 @@ pub struct Need {
 impl Need {
     pub(crate) fn cost(&self) -> Cost {
         match (self.numerics, self.slows) {
-            (Numerics::Changed, _) => Cost::Results,
+            (Numerics::Changed | Numerics::Training, _) => Cost::Results,
             (Numerics::Same | Numerics::Rounding, _) if self.gpus > 1 => Cost::Gpus,
             (Numerics::Same | Numerics::Rounding, true) => Cost::Time,
             (Numerics::Same | Numerics::Rounding, false) => Cost::Nothing,

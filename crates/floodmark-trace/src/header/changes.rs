@@ -47,6 +47,8 @@ pub enum Numerics {
     Rounding,
     /// Another precision.
     Changed,
+    /// Another training: other parameters are trained, or by another rule.
+    Training,
 }
 
 /// The counted computation of a program's last step.

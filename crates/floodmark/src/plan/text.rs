@@ -103,6 +103,7 @@ fn cost(plan: &PlanTry) -> String {
         Numerics::Same => "results stay the same",
         Numerics::Rounding => "results differ by rounding alone",
         Numerics::Changed => "results are computed in another precision",
+        Numerics::Training => "the training is another one: compare what it learns",
     };
     let time = match (plan.slow_down, plan.slows) {
         (Some(slow_down), _) => {
@@ -179,6 +180,7 @@ fn row(tried: &PlanTry, capacity: Bytes, is_chosen: bool) -> Cells {
             Numerics::Same => "same",
             Numerics::Rounding => "rounding",
             Numerics::Changed => "changed",
+            Numerics::Training => "training",
         }
         .to_owned(),
         changes,

@@ -188,12 +188,13 @@ function drawLimit(pen: Pen, box: Box, at: number, inks: Inks, bytes: number): v
 }
 
 /**
- * Filled if the try fits, else an outline; a square if results are computed in another precision.
+ * Filled if the try fits, else an outline; a square if results differ by more than rounding.
  */
 function drawPoint(pen: Pen, { tried, x, y }: CurvePoint, inks: Inks, isPlan: boolean): void {
   const size = isPlan ? 7 : tried.is_on_curve ? 5 : 4;
   const colour = isPlan || tried.is_on_curve ? inks.accent : inks.reserved;
-  const outline = tried.numerics === "changed" ? square(x, y, size) : ring(x, y, size);
+  const isOther = tried.numerics === "changed" || tried.numerics === "training";
+  const outline = isOther ? square(x, y, size) : ring(x, y, size);
   pen.area(outline, tried.fits ? colour : inks.panel);
   pen.line(outline, { stroke: colour, width: 2 });
   if (isPlan) pen.line(ring(x, y, size + 4), { stroke: inks.accent, width: 1.5 });
