@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::advice::causes::CauseKind;
 use crate::advice::recomputed::checkpointing;
 use crate::advice::{PeakCauses, find_causes};
-use crate::allocation::context::Context;
+use crate::allocation::context::{Context, Phase};
 use crate::moment::at::At;
 use crate::moment::moment;
 use crate::question_error::QuestionError;
@@ -33,6 +33,8 @@ pub struct PeakParts {
     pub blocks: Option<u32>,
     /// Whether all parameters whose type is known are in 16 bits.
     pub is_half: bool,
+    /// Whether there was a backward pass.
+    pub trains: bool,
     /// The moments, each with the bytes of its parts.
     pub moments: Vec<BTreeMap<PeakPart, Bytes>>,
 }
@@ -44,7 +46,7 @@ pub(crate) fn peak_parts(trace: &Trace, device: Device) -> Result<PeakParts, Que
     let found = find_causes(trace, &context, &at);
     let moments = moments(&steps(trace, &context, device, &found));
     let blocks = found.blocks.as_ref().and_then(|blocks| u32::try_from(blocks.count).ok());
-    Ok(PeakParts { blocks, is_half: is_half(trace), moments })
+    Ok(PeakParts { blocks, is_half: is_half(trace), trains: trains(trace, &context), moments })
 }
 
 /// Whether there are parameters with known types, and all of them have 16 bits.
@@ -53,6 +55,12 @@ fn is_half(trace: &Trace) -> bool {
     let mut dtypes =
         parameters.map(|label| &*label.dtype).filter(|dtype| !dtype.is_empty()).peekable();
     dtypes.peek().is_some() && dtypes.all(|dtype| matches!(dtype, "bfloat16" | "float16"))
+}
+
+/// Whether there was a backward pass.
+fn trains(trace: &Trace, context: &Context) -> bool {
+    let ids = (0_u32..).map(AllocationId).zip(&trace.allocations);
+    ids.into_iter().any(|(id, _)| context.work(id) == Phase::Backward)
 }
 
 /// A change of one part after an event; what is freed comes before what is allocated.

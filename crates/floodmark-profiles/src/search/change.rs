@@ -21,12 +21,26 @@ pub enum Change {
     ForeachOff,
     /// Gradients are freed after each step.
     FreeGradients,
+    /// A program that trains nothing computes without a graph.
+    NoGrad,
+    /// Only the logits of this many last tokens are computed.
+    LogitsToKeep(u32),
+    /// The keys and values of earlier tokens are kept in another way.
+    KvCache(KvCache),
+    /// Convolutions compute in the memory format of tensor cores.
+    ChannelsLast,
     /// Cross entropy in chunks.
     ChunkedLoss(LossChunks),
     /// Models of transformers call torch's attention instead of computing it in Python.
     SdpaAttention,
+    /// The gradients of embeddings.
+    Embeddings(EmbeddingGradients),
     /// Activation checkpointing.
     Checkpoint(Checkpointed),
+    /// MLPs compute in this many chunks of tokens, and again in the backward pass.
+    ChunkedMlp(u32),
+    /// The model computes each batch in this many parts.
+    MicroBatches(u32),
     /// The optimizer's step is part of the backward pass.
     OptimizerInBackward(StatesIn),
     /// Optimizer states are kept in pinned memory of the host.
@@ -40,9 +54,13 @@ pub enum Change {
     /// The forward pass runs under autocast.
     Autocast(HalfPrecision),
     /// Optimizer states are in 8 bits.
-    EightBitStates,
+    EightBitStates(Paging),
     /// Parameters are in bf16.
     Bf16Parameters,
+    /// Another optimizer, with fewer states.
+    Optimizer(LeanOptimizer),
+    /// Only adapters beside frozen weights are trained.
+    Adapters(Adapters),
     /// The program gets another value of one of its own arguments. The user names it, so it is not written behind `--with`.
     Argument {
         /// Its name, chosen by the user.
@@ -89,20 +107,30 @@ impl Change {
         match self {
             Self::Compile
             | Self::Fsdp(_)
-            | Self::EightBitStates
+            | Self::EightBitStates(_)
+            | Self::Adapters(Adapters { kind: AdapterKind::Qlora, .. })
             | Self::ChunkedLoss(LossChunks::Liger | LossChunks::Cce) => false,
             Self::Allocator(_)
             | Self::Fused
             | Self::ForeachOff
             | Self::FreeGradients
+            | Self::NoGrad
+            | Self::LogitsToKeep(_)
+            | Self::KvCache(_)
+            | Self::ChannelsLast
             | Self::ChunkedLoss(LossChunks::Rows(_) | LossChunks::Head)
             | Self::SdpaAttention
+            | Self::Embeddings(_)
             | Self::Checkpoint(_)
+            | Self::ChunkedMlp(_)
+            | Self::MicroBatches(_)
             | Self::OptimizerInBackward(_)
             | Self::OffloadOptimizerStates
             | Self::OffloadActivations(_)
             | Self::Autocast(_)
             | Self::Bf16Parameters
+            | Self::Optimizer(_)
+            | Self::Adapters(_)
             | Self::Argument { .. } => true,
         }
     }
@@ -159,6 +187,67 @@ pub enum HalfPrecision {
     Fp16,
 }
 
+/// How the gradients of embeddings change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EmbeddingGradients {
+    /// They have only the rows that a batch uses.
+    Sparse,
+    /// There are none: embeddings are not trained.
+    Frozen,
+}
+
+/// Whether the driver may move 8-bit states to the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Paging {
+    /// They stay on the GPU.
+    Off,
+    /// Where the GPU has no room, they go to the host.
+    On,
+}
+
+/// An optimizer with fewer states than Adam.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LeanOptimizer {
+    /// Adafactor: a row and a column for each matrix.
+    Adafactor,
+    /// Muon for the matrices of repeated blocks: one state in place of two.
+    Muon,
+}
+
+/// How keys and values of earlier tokens are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum KvCache {
+    /// In tensors of the final length, allocated once.
+    Static,
+    /// In memory of the host, but for one layer.
+    Offloaded,
+    /// In 4 bits.
+    Quantized,
+}
+
+/// Trained matrices of low rank beside frozen weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Adapters {
+    /// Their kind.
+    pub kind: AdapterKind,
+    /// Their rank.
+    pub rank: u32,
+}
+
+/// A kind of adapter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AdapterKind {
+    /// A product of two matrices is added.
+    Lora,
+    /// The same, with a trained magnitude for each output.
+    Dora,
+    /// The first, beside weights in 4 bits.
+    Qlora,
+}
+
+/// The rank of adapters where none is named.
+pub(crate) const USUAL_RANK: u32 = 16;
+
 /// Why a text is not a change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -185,7 +274,16 @@ impl Hint for ChangeError {
     }
 }
 
+const ADAPTERS: &str = "adapters";
 const ATTENTION: &str = "attention";
+const CHANNELS_LAST: &str = "channels-last";
+const CHUNKED_MLP: &str = "chunked-mlp";
+const EMBEDDINGS: &str = "embeddings";
+const KV_CACHE: &str = "kv-cache";
+const LOGITS_TO_KEEP: &str = "logits-to-keep";
+const MICRO_BATCHES: &str = "micro-batches";
+const NO_GRAD: &str = "no-grad";
+const OPTIMIZER: &str = "optimizer";
 const CHECKPOINT: &str = "checkpoint";
 const ALLOCATOR: &str = "allocator";
 const CHUNKED_LOSS: &str = "chunked-loss";
@@ -202,14 +300,21 @@ const FSDP: &str = "fsdp";
 const BF16_PARAMETERS: &str = "bf16-parameters";
 
 /// The names of all changes.
-pub const CHANGE_NAMES: [&str; 15] = [
+pub const CHANGE_NAMES: [&str; 24] = [
     ALLOCATOR,
     FUSED,
     FOREACH,
     FREE_GRADIENTS,
+    NO_GRAD,
+    LOGITS_TO_KEEP,
+    KV_CACHE,
+    CHANNELS_LAST,
     CHUNKED_LOSS,
     ATTENTION,
+    EMBEDDINGS,
     CHECKPOINT,
+    CHUNKED_MLP,
+    MICRO_BATCHES,
     OPTIMIZER_IN_BACKWARD,
     OFFLOAD_OPTIMIZER_STATES,
     OFFLOAD_ACTIVATIONS,
@@ -218,6 +323,8 @@ pub const CHANGE_NAMES: [&str; 15] = [
     AUTOCAST,
     OPTIMIZER_STATES,
     BF16_PARAMETERS,
+    OPTIMIZER,
+    ADAPTERS,
 ];
 
 fn names() -> String {
@@ -235,7 +342,17 @@ impl fmt::Display for Change {
             Self::ChunkedLoss(LossChunks::Head) => write!(f, "{CHUNKED_LOSS}=head"),
             Self::ChunkedLoss(LossChunks::Liger) => write!(f, "{CHUNKED_LOSS}=liger"),
             Self::ChunkedLoss(LossChunks::Cce) => write!(f, "{CHUNKED_LOSS}=cce"),
+            Self::NoGrad => f.write_str(NO_GRAD),
+            Self::LogitsToKeep(count) => write!(f, "{LOGITS_TO_KEEP}={count}"),
+            Self::KvCache(KvCache::Static) => write!(f, "{KV_CACHE}=static"),
+            Self::KvCache(KvCache::Offloaded) => write!(f, "{KV_CACHE}=offloaded"),
+            Self::KvCache(KvCache::Quantized) => write!(f, "{KV_CACHE}=quantized"),
+            Self::ChannelsLast => f.write_str(CHANNELS_LAST),
             Self::SdpaAttention => write!(f, "{ATTENTION}=sdpa"),
+            Self::Embeddings(EmbeddingGradients::Sparse) => write!(f, "{EMBEDDINGS}=sparse"),
+            Self::Embeddings(EmbeddingGradients::Frozen) => write!(f, "{EMBEDDINGS}=frozen"),
+            Self::ChunkedMlp(chunks) => write!(f, "{CHUNKED_MLP}={chunks}"),
+            Self::MicroBatches(parts) => write!(f, "{MICRO_BATCHES}={parts}"),
             Self::Checkpoint(Checkpointed::Blocks(count)) => write!(f, "{CHECKPOINT}={count}"),
             Self::Checkpoint(Checkpointed::All) => write!(f, "{CHECKPOINT}=all"),
             Self::Checkpoint(Checkpointed::Selective) => write!(f, "{CHECKPOINT}=selective"),
@@ -248,10 +365,21 @@ impl fmt::Display for Change {
             Self::OffloadActivations(HostCopies::Async) => write!(f, "{OFFLOAD_ACTIVATIONS}=async"),
             Self::Compile => f.write_str(COMPILE),
             Self::Fsdp(gpus) => write!(f, "{FSDP}={gpus}"),
-            Self::EightBitStates => write!(f, "{OPTIMIZER_STATES}=8bit"),
+            Self::EightBitStates(Paging::Off) => write!(f, "{OPTIMIZER_STATES}=8bit"),
+            Self::EightBitStates(Paging::On) => write!(f, "{OPTIMIZER_STATES}=paged-8bit"),
             Self::Autocast(HalfPrecision::Bf16) => write!(f, "{AUTOCAST}=bf16"),
             Self::Autocast(HalfPrecision::Fp16) => write!(f, "{AUTOCAST}=fp16"),
             Self::Bf16Parameters => f.write_str(BF16_PARAMETERS),
+            Self::Optimizer(LeanOptimizer::Adafactor) => write!(f, "{OPTIMIZER}=adafactor"),
+            Self::Optimizer(LeanOptimizer::Muon) => write!(f, "{OPTIMIZER}=muon"),
+            Self::Adapters(Adapters { kind, rank }) => {
+                let kind = match kind {
+                    AdapterKind::Lora => "lora",
+                    AdapterKind::Dora => "dora",
+                    AdapterKind::Qlora => "qlora",
+                };
+                write!(f, "{ADAPTERS}={kind}:{rank}")
+            }
             Self::Argument { name, value } => write!(f, "{name}={value}"),
         }
     }
@@ -265,6 +393,10 @@ impl FromStr for Change {
         let wrong = |name, takes| Err(ChangeError::WrongArgument { name, takes });
         let alone = |name, change| {
             if argument.is_empty() { Ok(change) } else { wrong(name, "no argument") }
+        };
+        let several = |name, takes| {
+            let number = argument.parse().ok().filter(|number| *number > 1);
+            number.ok_or(ChangeError::WrongArgument { name, takes })
         };
         match name {
             FUSED => alone(FUSED, Self::Fused),
@@ -283,13 +415,44 @@ impl FromStr for Change {
                 _ => wrong(OFFLOAD_ACTIVATIONS, "`async` or nothing"),
             },
             COMPILE => alone(COMPILE, Self::Compile),
-            FSDP => match argument.parse() {
-                Ok(gpus) if gpus > 1 => Ok(Self::Fsdp(gpus)),
-                _ => wrong(FSDP, "a number of GPUs, such as `fsdp=4`"),
-            },
+            FSDP => several(FSDP, "a number of GPUs, such as `fsdp=4`").map(Self::Fsdp),
             OPTIMIZER_STATES => match argument {
-                "" | "8bit" => Ok(Self::EightBitStates),
-                _ => wrong(OPTIMIZER_STATES, "`8bit`"),
+                "" | "8bit" => Ok(Self::EightBitStates(Paging::Off)),
+                "paged-8bit" => Ok(Self::EightBitStates(Paging::On)),
+                _ => wrong(OPTIMIZER_STATES, "`8bit` or `paged-8bit`"),
+            },
+            NO_GRAD => alone(NO_GRAD, Self::NoGrad),
+            CHANNELS_LAST => alone(CHANNELS_LAST, Self::ChannelsLast),
+            LOGITS_TO_KEEP => match argument {
+                "" => Ok(Self::LogitsToKeep(1)),
+                number => match number.parse() {
+                    Ok(count) if count > 0 => Ok(Self::LogitsToKeep(count)),
+                    _ => wrong(LOGITS_TO_KEEP, "a number of tokens, such as `logits-to-keep=1`"),
+                },
+            },
+            KV_CACHE => match argument {
+                "static" => Ok(Self::KvCache(KvCache::Static)),
+                "offloaded" => Ok(Self::KvCache(KvCache::Offloaded)),
+                "quantized" => Ok(Self::KvCache(KvCache::Quantized)),
+                _ => wrong(KV_CACHE, "`static`, `offloaded` or `quantized`"),
+            },
+            EMBEDDINGS => match argument {
+                "sparse" => Ok(Self::Embeddings(EmbeddingGradients::Sparse)),
+                "frozen" => Ok(Self::Embeddings(EmbeddingGradients::Frozen)),
+                _ => wrong(EMBEDDINGS, "`sparse` or `frozen`"),
+            },
+            CHUNKED_MLP => several(CHUNKED_MLP, "a number of chunks, such as `chunked-mlp=4`")
+                .map(Self::ChunkedMlp),
+            MICRO_BATCHES => several(MICRO_BATCHES, "a number of parts, such as `micro-batches=4`")
+                .map(Self::MicroBatches),
+            OPTIMIZER => match argument {
+                "adafactor" => Ok(Self::Optimizer(LeanOptimizer::Adafactor)),
+                "muon" => Ok(Self::Optimizer(LeanOptimizer::Muon)),
+                _ => wrong(OPTIMIZER, "`adafactor` or `muon`"),
+            },
+            ADAPTERS => match adapters(argument) {
+                Some(adapters) => Ok(Self::Adapters(adapters)),
+                None => wrong(ADAPTERS, "`lora`, `dora` or `qlora`, with a rank: `lora:16`"),
             },
             BF16_PARAMETERS => alone(BF16_PARAMETERS, Self::Bf16Parameters),
             FOREACH if argument == "off" => Ok(Self::ForeachOff),
@@ -325,6 +488,18 @@ impl FromStr for Change {
             _ => Err(ChangeError::NoSuchChange { name: name.to_owned() }),
         }
     }
+}
+
+fn adapters(argument: &str) -> Option<Adapters> {
+    let (kind, rank) = argument.split_once(':').unwrap_or((argument, ""));
+    let kind = match kind {
+        "lora" => AdapterKind::Lora,
+        "dora" => AdapterKind::Dora,
+        "qlora" => AdapterKind::Qlora,
+        _ => return None,
+    };
+    let rank = if rank.is_empty() { USUAL_RANK } else { rank.parse().ok()? };
+    (rank > 0).then_some(Adapters { kind, rank })
 }
 
 /// As it is written behind `--with`.
@@ -369,12 +544,30 @@ mod tests {
             "autocast=bf16",
             "autocast=fp16",
             "optimizer-states=8bit",
+            "optimizer-states=paged-8bit",
             "bf16-parameters",
+            "no-grad",
+            "logits-to-keep=1",
+            "kv-cache=static",
+            "kv-cache=offloaded",
+            "kv-cache=quantized",
+            "channels-last",
+            "embeddings=sparse",
+            "embeddings=frozen",
+            "chunked-mlp=4",
+            "micro-batches=2",
+            "optimizer=adafactor",
+            "optimizer=muon",
+            "adapters=lora:16",
+            "adapters=dora:8",
+            "adapters=qlora:64",
         ] {
             assert_eq!(text.parse::<Change>().unwrap().to_string(), text);
         }
         let checkpoint: Change = "checkpoint".parse().unwrap();
         assert_eq!(checkpoint.to_string(), "checkpoint=all");
+        let adapters: Change = "adapters=lora".parse().unwrap();
+        assert_eq!(adapters.to_string(), "adapters=lora:16");
     }
 
     #[test]
@@ -394,6 +587,12 @@ mod tests {
             "autocast=fp8",
             "allocator=x",
             "fsdp=1",
+            "micro-batches=1",
+            "chunked-mlp",
+            "kv-cache",
+            "adapters=lora:0",
+            "adapters=lora:x",
+            "optimizer=sgd",
         ] {
             assert!(wrong.parse::<Change>().is_err(), "{wrong}");
         }

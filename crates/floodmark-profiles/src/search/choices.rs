@@ -1,9 +1,9 @@
 //! All combinations of changes that go together, as sets of bits.
 
 use crate::search::change::{Change, Checkpointed, StatesIn};
+use crate::search::change_rows::usual_cost;
 use crate::search::combination::excludes;
 use crate::search::guesses::Guesses;
-use crate::search::peak_model::usual_cost;
 use crate::search::plan_need::{Combination, Cost, Price};
 
 /// The most combinations that are considered; with more, those with fewer changes.
@@ -21,7 +21,12 @@ pub(crate) struct Choice {
 /// The candidates, and the combinations of them.
 pub(crate) struct Choices {
     candidates: Vec<Change>,
-    all: Vec<u64>,
+    /// The candidates of each cost, as [`Cost::ALL`] lists them.
+    of_cost: [u64; Cost::ALL.len()],
+    /// All combinations, by what they cost.
+    all: [Vec<u64>; Cost::ALL.len()],
+    /// The candidate that checkpoints all repeated blocks, which can be counted down.
+    countable: u64,
     /// Candidates with which the program ran.
     work: u64,
     /// Candidates with nothing to apply to.
@@ -46,18 +51,26 @@ impl Choices {
                 all.truncate(MOST);
             }
         }
-        Self { candidates, all, work: 0, left_out: 0 }
+        let bits = |is_meant: &dyn Fn(&Change) -> bool| -> u64 {
+            let all = candidates.iter().enumerate().filter(|(_, change)| is_meant(change));
+            all.map(|(at, _)| 1 << at).sum()
+        };
+        let of_cost = Cost::ALL.map(|cost| bits(&|change| usual_cost(change) == cost));
+        let countable = bits(&|change| *change == Change::Checkpoint(Checkpointed::All));
+        let mut choices =
+            Self { candidates, of_cost, all: Default::default(), countable, work: 0, left_out: 0 };
+        for changes in all.into_iter().filter(|set| *set != 0) {
+            let cost = choices.cost(Choice { changes, blocks: None });
+            choices.all[cost as usize].push(changes);
+        }
+        choices
     }
 
-    /// The sets of all combinations.
-    pub(crate) fn all(&self) -> &[u64] {
-        &self.all
-    }
-
-    /// The choices that can still be made.
-    pub(crate) fn untried(&self, guesses: &Guesses) -> impl Iterator<Item = Choice> {
-        let all = self.all.iter().filter(|&&set| set != 0 && set & self.left_out == 0);
-        all.map(|&changes| Choice { changes, blocks: None }).filter(|choice| !guesses.has(*choice))
+    /// The choices of a cost that can still be made.
+    pub(crate) fn untried(&self, guesses: &Guesses, cost: Cost) -> impl Iterator<Item = Choice> {
+        let all = self.all[cost as usize].iter().filter(|&&set| set & self.left_out == 0);
+        let choices = all.map(|&changes| Choice { changes, blocks: None });
+        choices.filter(|choice| !guesses.has(*choice))
     }
 
     /// The changes of a choice, as `--with` applies them.
@@ -90,27 +103,33 @@ impl Choices {
 
     /// Whether all repeated blocks can be counted down.
     pub(crate) fn checkpoints_all(&self, choice: Choice) -> bool {
-        self.changes_in(choice).any(|change| *change == Change::Checkpoint(Checkpointed::All))
+        choice.changes & self.countable != 0
     }
 
-    /// Which value of its argument a change has, from 0.
-    pub(crate) fn position(&self, change: &Change) -> u32 {
-        let same = self.candidates.iter().filter(|other| {
-            matches!((change, other), (Change::Argument { name, .. }, Change::Argument { name: of, .. }) if name == of)
-        });
-        let at = same.take_while(|other| *other != change).count();
-        u32::try_from(at).unwrap_or(0)
+    /// The candidates, each with the position of its value among those of the same argument.
+    pub(crate) fn with_positions(&self) -> impl Iterator<Item = (&Change, u32)> {
+        self.candidates.iter().map(|change| {
+            let same = self.candidates.iter().filter(|other| {
+                matches!((change, other), (Change::Argument { name, .. }, Change::Argument { name: of, .. }) if name == of)
+            });
+            let at = same.take_while(|other| *other != change).count();
+            (change, u32::try_from(at).unwrap_or(0))
+        })
     }
 
     /// What a choice probably costs.
     pub(crate) fn cost(&self, choice: Choice) -> Cost {
-        self.changes_in(choice).map(usual_cost).max().unwrap_or(Cost::Nothing)
+        let mut costs = Cost::ALL.into_iter().zip(self.of_cost).rev();
+        let dearest = costs.find(|(_, of_cost)| choice.changes & of_cost != 0);
+        dearest.map_or(Cost::Nothing, |(cost, _)| cost)
     }
 
     /// How a choice is compared with others.
     pub(crate) fn price(&self, choice: Choice, time: f64) -> Price {
         let gpus = self.changes_in(choice).map(Change::gpus).max().unwrap_or(1);
-        Price::new(self.cost(choice), gpus, time, &self.combination(choice))
+        let bold = Change::OptimizerInBackward(StatesIn::Host);
+        let is_bold = self.changes_in(choice).any(|change| *change == bold);
+        Price::new(self.cost(choice), gpus, time, choice.changes.count_ones(), is_bold)
     }
 
     /// The choice, without what must not be tried before something else has been: updates in the backward pass with states

@@ -1,6 +1,6 @@
 //! Which changes go together.
 
-use crate::search::change::Change;
+use crate::search::change::{Change, EmbeddingGradients};
 
 /// Whether two changes have the same subject.
 pub(crate) fn excludes(one: &Change, other: &Change) -> bool {
@@ -19,13 +19,21 @@ enum Subject {
     /// When it does, and where its states are then.
     UpdateTime,
     Gradients,
+    Graph,
     Loss,
     Attention,
+    KvCache,
+    MemoryFormat,
+    Embeddings,
     Recomputation,
+    Mlp,
+    /// How long activations are live, and where: all of a batch, a part of it at a time, or on the host.
     Activations,
     Precision,
     Gpus,
     Compiler,
+    /// What is trained, and by which rule.
+    Training,
 }
 
 fn subjects(change: &Change) -> &'static [Subject] {
@@ -33,12 +41,21 @@ fn subjects(change: &Change) -> &'static [Subject] {
         Change::Allocator(_) => &[Subject::Allocator],
         Change::Fused | Change::ForeachOff => &[Subject::Update],
         Change::OptimizerInBackward(_) | Change::OffloadOptimizerStates => &[Subject::UpdateTime],
-        Change::EightBitStates => &[Subject::Update, Subject::UpdateTime],
+        Change::EightBitStates(_) => &[Subject::Update, Subject::UpdateTime],
+        Change::NoGrad => &[Subject::Graph],
+        Change::KvCache(_) => &[Subject::KvCache],
+        Change::ChannelsLast => &[Subject::MemoryFormat],
+        Change::Embeddings(EmbeddingGradients::Sparse) => &[Subject::Embeddings],
+        Change::Embeddings(EmbeddingGradients::Frozen) => &[Subject::Embeddings, Subject::Training],
+        Change::ChunkedMlp(_) => &[Subject::Mlp],
+        // Another optimizer has another way to update, and other states.
+        Change::Optimizer(_) => &[Subject::Training, Subject::Update, Subject::UpdateTime],
+        Change::Adapters(_) => &[Subject::Training, Subject::Embeddings],
         Change::FreeGradients => &[Subject::Gradients],
-        Change::ChunkedLoss(_) => &[Subject::Loss],
+        Change::ChunkedLoss(_) | Change::LogitsToKeep(_) => &[Subject::Loss],
         Change::SdpaAttention => &[Subject::Attention],
         Change::Checkpoint(_) => &[Subject::Recomputation],
-        Change::OffloadActivations(_) => &[Subject::Activations],
+        Change::OffloadActivations(_) | Change::MicroBatches(_) => &[Subject::Activations],
         Change::Autocast(_) | Change::Bf16Parameters => &[Subject::Precision],
         // Sharded parameters are updated together, and neither their states nor activations are copied.
         Change::Fsdp(_) => &[Subject::Gpus, Subject::UpdateTime, Subject::Activations],
@@ -65,6 +82,11 @@ mod tests {
         assert!(excluded("fsdp=2", "fsdp=4"));
         assert!(excluded("fsdp=2", "offload-activations"));
         assert!(excluded("fsdp=2", "optimizer-in-backward"));
+        assert!(excluded("micro-batches=2", "micro-batches=4"));
+        assert!(excluded("optimizer=adafactor", "adapters=lora"));
+        assert!(excluded("optimizer=adafactor", "fused"));
+        assert!(!excluded("adapters=lora", "fused"));
+        assert!(!excluded("chunked-mlp=4", "checkpoint=all"));
         assert!(!excluded("fused", "offload-optimizer-states"));
         assert!(!excluded("fsdp=2", "checkpoint=all"));
     }

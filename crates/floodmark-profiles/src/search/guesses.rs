@@ -1,10 +1,8 @@
 //! Guesses of what combinations need, corrected by what was tried.
 
-use std::collections::HashMap;
-
 use crate::search::change::Change;
 use crate::search::choices::{Choice, Choices};
-use crate::search::peak_model::{Guess, PeakModel};
+use crate::search::peak_model::{Forecast, Guess, PeakModel};
 use crate::search::plan_need::{Cost, Need};
 
 /// The most numbers of blocks of which the fastest is looked for.
@@ -22,32 +20,21 @@ struct Correction {
 /// The guesses for all choices.
 pub(crate) struct Guesses {
     model: PeakModel,
-    /// The guess for each set of changes, with all blocks checkpointed.
-    whole: HashMap<u64, Guess>,
+    forecast: Forecast,
     corrections: Vec<Correction>,
 }
 
 impl Guesses {
     pub(crate) fn new(choices: &Choices, unchanged: &Need) -> Self {
         let model = unchanged.model.clone().unwrap_or_default();
-        let mut guesses = Self { model, whole: HashMap::new(), corrections: Vec::new() };
-        guesses.guess_all(choices);
+        let forecast = Forecast::new(&model, choices.with_positions());
+        let mut guesses = Self { model, forecast, corrections: Vec::new() };
         guesses.learn(choices, &[], unchanged);
         guesses
     }
 
-    fn guess_all(&mut self, choices: &Choices) {
-        let all = choices
-            .all()
-            .iter()
-            .map(|&changes| (changes, self.uncorrected(choices, Choice { changes, blocks: None })));
-        self.whole = all.collect();
-    }
-
-    fn uncorrected(&self, choices: &Choices, choice: Choice) -> Guess {
-        let combination = choices.combination(choice);
-        let changes: Vec<&Change> = combination.iter().collect();
-        self.model.guess(&changes, |change| choices.position(change))
+    fn uncorrected(&self, choice: Choice) -> Guess {
+        self.forecast.guess(choice.changes, choice.blocks)
     }
 
     /// Takes a try into account.
@@ -55,12 +42,12 @@ impl Guesses {
         let Some(choice) = choices.choice(ran) else { return };
         if need.blocks.is_some() && need.blocks != self.model.blocks {
             self.model.blocks = need.blocks;
-            self.guess_all(choices);
+            self.forecast = Forecast::new(&self.model, choices.with_positions());
             for at in 0..self.corrections.len() {
-                self.corrections[at].guess = self.uncorrected(choices, self.corrections[at].choice);
+                self.corrections[at].guess = self.uncorrected(self.corrections[at].choice);
             }
         }
-        let guess = self.uncorrected(choices, choice);
+        let guess = self.uncorrected(choice);
         #[expect(clippy::cast_precision_loss, reason = "a guess needs no more than 53 bits")]
         let needed = need.needed.0 as f64;
         let (cost, time) = (need.cost(), need.slow_down);
@@ -78,12 +65,8 @@ impl Guesses {
     }
 
     /// What a choice probably needs.
-    pub(crate) fn guess(&self, choices: &Choices, choice: Choice) -> Guess {
-        let guess = match (choice.blocks, self.whole.get(&choice.changes)) {
-            (None, Some(guess)) => *guess,
-            _ => self.uncorrected(choices, choice),
-        };
-        self.corrected(choice, guess)
+    pub(crate) fn guess(&self, choice: Choice) -> Guess {
+        self.corrected(choice, self.uncorrected(choice))
     }
 
     /// As much more or less as the most similar try.
@@ -117,7 +100,7 @@ impl Guesses {
         choice: Choice,
         most: f64,
     ) -> Option<(Choice, Guess)> {
-        let whole = self.guess(choices, choice);
+        let whole = self.guess(choice);
         if whole.needed > most {
             return None;
         }
@@ -129,7 +112,7 @@ impl Guesses {
         let mut found = (choice, whole);
         while too_few + 1 < enough {
             let middle = u32::midpoint(too_few, enough);
-            let guess = self.guess(choices, with(middle));
+            let guess = self.guess(with(middle));
             if guess.needed <= most {
                 (enough, found) = (middle, (with(middle), guess));
             } else {
@@ -138,7 +121,7 @@ impl Guesses {
         }
         // Fewer recomputed blocks take less time, unless what they keep is copied to the host.
         let more = (enough..all).step_by(all.div_ceil(MOST_COUNTS) as usize);
-        let others = more.map(|blocks| (with(blocks), self.guess(choices, with(blocks))));
+        let others = more.map(|blocks| (with(blocks), self.guess(with(blocks))));
         let fitting = others.filter(|(_, guess)| guess.needed <= most);
         let fastest = fitting.min_by(|(_, one), (_, other)| one.time.total_cmp(&other.time));
         fastest.filter(|(_, guess)| guess.time < found.1.time).or(Some(found))

@@ -1,6 +1,7 @@
 //! The searches of `floodmark fit` and `floodmark plan`, and the changes of a program. They run nothing themselves.
 
 mod change;
+mod change_rows;
 mod choices;
 mod combination;
 mod fit_search;

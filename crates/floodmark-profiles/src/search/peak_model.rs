@@ -1,15 +1,14 @@
 //! What a program would need with changes, guessed from one trace of it as it is.
 //!
-//! The trace says what memory is made of at the moments to which a change could move the peak. A change is a row here:
-//! how much it leaves of each part, and what it costs. So a new change needs one row. Guesses only say which tries are
-//! worth a run.
+//! The trace says what memory is made of at the moments to which a change could move the peak. [`row`] says what a change
+//! leaves of each part. Guesses only say which tries are worth a run.
 
 use std::collections::BTreeMap;
 
 use floodmark_trace::{Bytes, PeakPart as Part};
 
-use crate::search::change::{Change, Checkpointed, HostCopies, LossChunks, StatesIn};
-use crate::search::plan_need::Cost;
+use crate::search::change::{Change, Checkpointed, HostCopies};
+use crate::search::change_rows::{ACTIVATIONS, Row, row};
 
 /// What the unchanged program needs, and what that is made of.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,143 +21,13 @@ pub struct PeakModel {
     pub wasted: Bytes,
     /// Whether all parameters are in 16 bits already.
     pub is_half: bool,
+    /// Whether the program trains: it has a backward pass.
+    pub trains: bool,
     /// How many repeated blocks there are, where they were counted.
     pub blocks: Option<u32>,
     /// How many steps take as long as it takes to copy a GiB between host and device; none where that is unknown.
     pub steps_per_gib: Option<f64>,
 }
-
-/// What a change probably does.
-struct Row {
-    /// What it leaves of each part; all of the others.
-    leaves: &'static [(Part, f64)],
-    /// Of what each block computes, how much the changes leave that recompute it.
-    recomputes: Option<Checkpointed>,
-    /// What it leaves of the memory that the allocator wastes.
-    wastes: f64,
-    /// How long a step takes, as a multiple of an unchanged one, without copies.
-    time: f64,
-    /// What it copies to the host and back in each step.
-    copies: &'static [Part],
-    cost: Cost,
-}
-
-const NOTHING: Row =
-    Row { leaves: &[], recomputes: None, wastes: 1.0, time: 1.0, copies: &[], cost: Cost::Nothing };
-
-const ACTIVATIONS: &[Part] = &[Part::InnerActivations, Part::BlockOutputs, Part::Activations];
-
-/// The row of a change. `position` is that of an argument's value among its values.
-fn row(change: &Change, position: u32) -> Row {
-    let time = |time| Row { time, cost: Cost::Time, ..NOTHING };
-    let results = Row { cost: Cost::Results, ..NOTHING };
-    match change {
-        Change::Allocator(_) => Row { wastes: 0.2, ..NOTHING },
-        Change::Fused => {
-            Row { leaves: &[(Part::OptimizerTemporaries, 0.0)], time: 0.98, ..NOTHING }
-        }
-        Change::FreeGradients => Row { leaves: &[(Part::StaleGradients, 0.0)], ..NOTHING },
-        Change::ChunkedLoss(LossChunks::Head | LossChunks::Liger | LossChunks::Cce) => {
-            Row { leaves: &[(Part::Logits, 0.15)], time: 1.02, ..NOTHING }
-        }
-        Change::SdpaAttention => Row { leaves: &[(Part::InnerActivations, 0.7)], ..NOTHING },
-        Change::ChunkedLoss(LossChunks::Rows(_)) => {
-            Row { leaves: &[(Part::Logits, 0.75)], time: 1.02, ..NOTHING }
-        }
-        Change::ForeachOff => Row { leaves: &[(Part::OptimizerTemporaries, 0.1)], ..time(1.1) },
-        Change::OptimizerInBackward(StatesIn::Gpu) => Row {
-            leaves: &[
-                (Part::Gradients, 0.15),
-                (Part::StaleGradients, 0.0),
-                (Part::OptimizerTemporaries, 0.1),
-            ],
-            ..time(1.1)
-        },
-        Change::OptimizerInBackward(StatesIn::Host) => Row {
-            leaves: &[
-                (Part::Gradients, 0.15),
-                (Part::StaleGradients, 0.0),
-                (Part::OptimizerTemporaries, 0.1),
-                (Part::OptimizerStates, 0.1),
-            ],
-            copies: &[Part::OptimizerStates],
-            ..time(1.2)
-        },
-        Change::OffloadOptimizerStates => Row {
-            leaves: &[(Part::OptimizerTemporaries, 0.1), (Part::OptimizerStates, 0.05)],
-            copies: &[Part::OptimizerStates],
-            ..time(1.2)
-        },
-        Change::Checkpoint(recomputed) => Row { recomputes: Some(*recomputed), ..time(1.0) },
-        Change::OffloadActivations(HostCopies::InOrder) => Row {
-            leaves: &[
-                (Part::InnerActivations, 0.1),
-                (Part::BlockOutputs, 0.1),
-                (Part::Activations, 0.2),
-            ],
-            copies: ACTIVATIONS,
-            ..time(1.1)
-        },
-        Change::OffloadActivations(HostCopies::Async) => Row {
-            leaves: &[
-                (Part::InnerActivations, 0.1),
-                (Part::BlockOutputs, 0.1),
-                (Part::Activations, 0.2),
-            ],
-            copies: ACTIVATIONS,
-            ..time(1.05)
-        },
-        Change::Compile => Row { leaves: &[(Part::InnerActivations, 0.8)], time: 0.9, ..NOTHING },
-        Change::Fsdp(_) => Row { cost: Cost::Gpus, ..time(1.2) },
-        Change::Autocast(_) => Row {
-            leaves: &[
-                (Part::InnerActivations, 0.6),
-                (Part::BlockOutputs, 0.8),
-                (Part::Activations, 0.8),
-                (Part::Logits, 0.8),
-            ],
-            time: 0.7,
-            ..results
-        },
-        Change::EightBitStates => Row { leaves: &[(Part::OptimizerStates, 0.3)], ..results },
-        Change::Bf16Parameters => Row {
-            leaves: &[
-                (Part::InnerActivations, 0.5),
-                (Part::BlockOutputs, 0.5),
-                (Part::Activations, 0.5),
-                (Part::Logits, 0.6),
-                (Part::Gradients, 0.5),
-                (Part::StaleGradients, 0.5),
-                (Part::OptimizerStates, 0.5),
-                (Part::OptimizerTemporaries, 0.5),
-                (Part::Parameters, 0.5),
-            ],
-            time: 0.7,
-            ..results
-        },
-        // Only the program knows what it does; mostly it splits the batch.
-        Change::Argument { .. } => Row {
-            leaves: match position {
-                0 => &SPLIT_IN_2,
-                1 => &SPLIT_IN_4,
-                _ => &SPLIT_IN_8,
-            },
-            ..time(1.0 + 0.1 * f64::from(position + 1))
-        },
-    }
-}
-
-const fn split(left: f64) -> [(Part, f64); 4] {
-    [
-        (Part::InnerActivations, left),
-        (Part::BlockOutputs, left),
-        (Part::Activations, left),
-        (Part::Logits, left),
-    ]
-}
-const SPLIT_IN_2: [(Part, f64); 4] = split(0.5);
-const SPLIT_IN_4: [(Part, f64); 4] = split(0.25);
-const SPLIT_IN_8: [(Part, f64); 4] = split(0.125);
 
 /// What is left of the inner activations with selective checkpointing.
 const LEFT_BY_SELECTIVE: f64 = 0.6;
@@ -182,84 +51,146 @@ pub(crate) struct Guess {
     pub(crate) time: f64,
 }
 
-/// What a change probably costs.
-pub(crate) fn usual_cost(change: &Change) -> Cost {
-    row(change, 0).cost
+/// How many parts there are.
+const PARTS: usize = Part::ALL.len();
+
+/// What a change does to one program.
+struct Effect {
+    leaves: [f64; PARTS],
+    row: Row,
+    gpus: u32,
+    is_aside: bool,
+}
+
+/// Guesses for the combinations of a list of changes. There may be a hundred thousand, so the rows of the changes and the
+/// moments of the program lie here as arrays.
+pub(crate) struct Forecast {
+    effects: Vec<Effect>,
+    moments: Vec<[f64; PARTS]>,
+    /// The most that there is of each part.
+    most: [f64; PARTS],
+    beside: f64,
+    wasted: f64,
+    blocks: f64,
+    steps_per_gib: Option<f64>,
+}
+
+impl Forecast {
+    /// For changes, each with the position of an argument's value among its values.
+    pub(crate) fn new<'a>(
+        model: &PeakModel,
+        changes: impl Iterator<Item = (&'a Change, u32)>,
+    ) -> Self {
+        let array = |moment: &BTreeMap<Part, Bytes>| {
+            Part::ALL.map(|part| moment.get(&part).map_or(0.0, |bytes| float(*bytes)))
+        };
+        let all: Vec<[f64; PARTS]> = model.moments.iter().map(array).collect();
+        let most =
+            Part::ALL.map(|part| all.iter().map(|one| one[part as usize]).fold(0.0, f64::max));
+        Self {
+            effects: changes.map(|(change, position)| model.effect(change, position)).collect(),
+            moments: highest(all),
+            most,
+            beside: float(model.beside),
+            wasted: float(model.wasted),
+            blocks: f64::from(model.blocks.unwrap_or(USUAL_BLOCKS).max(1)),
+            steps_per_gib: model.steps_per_gib,
+        }
+    }
+
+    /// What the program probably needs and costs with the changes whose bits are set; `blocks` is how many blocks are
+    /// checkpointed, where not all of them.
+    pub(crate) fn guess(&self, changes: u64, blocks: Option<u32>) -> Guess {
+        let effects = || {
+            let all = self.effects.iter().enumerate();
+            all.filter(move |(at, _)| changes >> at & 1 == 1).map(|(_, effect)| effect)
+        };
+        let mut left = [1.0; PARTS];
+        let (mut time, mut wastes, mut gpus, mut kept, mut recomputing) = (1.0, 1.0, 1, 1.0, 0.0);
+        for effect in effects() {
+            for (left, leaves) in left.iter_mut().zip(effect.leaves) {
+                *left *= leaves;
+            }
+            let row = &effect.row;
+            (time, wastes, gpus) = (time * row.time, wastes * row.wastes, gpus.max(effect.gpus));
+            let recomputes = row.recomputes.map(|all| blocks.map_or(all, Checkpointed::Blocks));
+            if let Some(recomputed) = recomputes {
+                (kept, recomputing) = self.recomputed(recomputed);
+            }
+        }
+        // Added last, so that the order of the changes does not matter.
+        time += recomputing;
+        left[Part::InnerActivations as usize] *= kept;
+        for part in SHARDED {
+            left[part as usize] /= f64::from(gpus);
+        }
+        let of = |moment: &[f64; PARTS]| -> f64 {
+            moment.iter().zip(left).map(|(bytes, left)| bytes * left).sum()
+        };
+        let peak = self.moments.iter().map(of).fold(0.0, f64::max);
+        let is_aside = effects().any(|effect| effect.is_aside);
+        for effect in effects().filter(|effect| !effect.row.copies.is_empty()) {
+            let copies = effect.row.copies;
+            let moved: f64 =
+                copies.iter().map(|part| self.most[*part as usize] * kept_of(*part, kept)).sum();
+            let steps =
+                self.steps_per_gib.map_or(UNKNOWN_COPIES, |steps| 2.0 * steps * moved / GIB);
+            // Copies on a stream of their own take time only where they take longer than the step.
+            let is_hidden = is_aside && copies == ACTIVATIONS;
+            time = if is_hidden { f64::max(time, steps) } else { time + steps };
+        }
+        Guess { needed: peak + self.beside - self.wasted + self.wasted * wastes, time }
+    }
+
+    /// The part of the inner activations that stays, and how much longer a step takes.
+    fn recomputed(&self, recomputed: Checkpointed) -> (f64, f64) {
+        let (kept, takes) = match recomputed {
+            Checkpointed::All => (1.0 / self.blocks, RECOMPUTED),
+            Checkpointed::Blocks(count) => {
+                let share = f64::from(count) / self.blocks;
+                (1.0 - share + 1.0 / self.blocks, RECOMPUTED * share)
+            }
+            Checkpointed::Selective => (LEFT_BY_SELECTIVE, RECOMPUTED_SELECTIVELY),
+        };
+        (f64::min(kept, 1.0), takes)
+    }
+}
+
+/// The parts that sharding divides.
+const SHARDED: [Part; 5] = [
+    Part::Parameters,
+    Part::Gradients,
+    Part::StaleGradients,
+    Part::OptimizerStates,
+    Part::OptimizerTemporaries,
+];
+
+/// The moments that may be the peak: those that no other one exceeds in every part.
+fn highest(all: Vec<[f64; PARTS]>) -> Vec<[f64; PARTS]> {
+    let mut highest: Vec<[f64; PARTS]> = Vec::new();
+    let is_below = |one: &[f64; PARTS], other: &[f64; PARTS]| {
+        one.iter().zip(other).all(|(one, other)| one <= other)
+    };
+    for moment in all {
+        if !highest.iter().any(|other| is_below(&moment, other)) {
+            highest.retain(|other| !is_below(other, &moment));
+            highest.push(moment);
+        }
+    }
+    highest
 }
 
 impl PeakModel {
-    /// What the program probably needs and costs with changes; the position of an argument's value is asked for.
-    pub(crate) fn guess(&self, changes: &[&Change], position: impl Fn(&Change) -> u32) -> Guess {
-        let of = |change: &&Change| self.row(change, position(change));
-        let rows: Vec<Row> = changes.iter().map(of).collect();
-        let gpus = changes.iter().map(|change| change.gpus()).max().unwrap_or(1);
-        let left = |part: Part| -> f64 {
-            let all = rows.iter().flat_map(|row| row.leaves);
-            let left: f64 = all.filter(|(of, _)| *of == part).map(|(_, left)| left).product();
-            let sharded = match part {
-                Part::Parameters
-                | Part::Gradients
-                | Part::StaleGradients
-                | Part::OptimizerStates
-                | Part::OptimizerTemporaries => f64::from(gpus),
-                Part::Logits
-                | Part::InnerActivations
-                | Part::BlockOutputs
-                | Part::Activations
-                | Part::KvCache
-                | Part::Rest => 1.0,
-            };
-            left / sharded
-        };
-        let blocks = f64::from(self.blocks.unwrap_or(USUAL_BLOCKS).max(1));
-        let (mut kept, mut time) = (1.0, 1.0);
-        for row in &rows {
-            time *= row.time;
-            match row.recomputes {
-                Some(Checkpointed::All) => (kept, time) = (1.0 / blocks, time + RECOMPUTED),
-                Some(Checkpointed::Blocks(count)) => {
-                    let share = f64::from(count) / blocks;
-                    (kept, time) = (1.0 - share + 1.0 / blocks, time + RECOMPUTED * share);
-                }
-                Some(Checkpointed::Selective) => {
-                    (kept, time) = (LEFT_BY_SELECTIVE, time + RECOMPUTED_SELECTIVELY);
-                }
-                None => {}
-            }
-        }
-        let kept: f64 = f64::min(kept, 1.0);
-        let factor =
-            |part: Part| left(part) * if part == Part::InnerActivations { kept } else { 1.0 };
-        let of = |moment: &BTreeMap<Part, Bytes>| -> f64 {
-            moment.iter().map(|(part, bytes)| float(*bytes) * factor(*part)).sum()
-        };
-        let peak = self.moments.iter().map(of).fold(0.0, f64::max);
-        let left_over: f64 = rows.iter().map(|row| row.wastes).product();
-        let (beside, wasted) = (float(self.beside), float(self.wasted));
-        let is_aside = changes.contains(&&Change::OffloadActivations(HostCopies::Async));
-        for row in &rows {
-            let copied: f64 =
-                row.copies.iter().map(|part| self.most(*part) * kept_of(*part, kept)).sum();
-            let steps =
-                self.steps_per_gib.map_or(UNKNOWN_COPIES, |steps| 2.0 * steps * copied / GIB);
-            // Copies on a stream of their own take time only where they take longer than the step.
-            let is_hidden = is_aside && row.copies == ACTIVATIONS;
-            time = if is_hidden { f64::max(time, steps) } else { time + steps };
-        }
-        Guess { needed: peak + beside - wasted + wasted * left_over, time }
-    }
-
-    fn row(&self, change: &Change, position: u32) -> Row {
+    fn effect(&self, change: &Change, position: u32) -> Effect {
         let known = row(change, position);
         let saves_nothing = self.is_half && change.needs_bf16();
-        if saves_nothing { Row { leaves: &[], time: 1.0, ..known } } else { known }
-    }
-
-    /// The most that there is of a part.
-    fn most(&self, part: Part) -> f64 {
-        let of =
-            |moment: &BTreeMap<Part, Bytes>| moment.get(&part).map_or(0.0, |bytes| float(*bytes));
-        self.moments.iter().map(of).fold(0.0, f64::max)
+        let row = if saves_nothing { Row { leaves: &[], time: 1.0, ..known } } else { known };
+        let mut leaves = [1.0; PARTS];
+        for (part, left) in row.leaves {
+            leaves[*part as usize] = *left;
+        }
+        let is_aside = *change == Change::OffloadActivations(HostCopies::Async);
+        Effect { leaves, row, gpus: change.gpus(), is_aside }
     }
 }
 

@@ -50,7 +50,8 @@ pub struct Need {
 impl Need {
     pub(crate) fn cost(&self) -> Cost {
         match (self.numerics, self.slows) {
-            (Numerics::Changed | Numerics::Training, _) => Cost::Results,
+            (Numerics::Training, _) => Cost::Training,
+            (Numerics::Changed, _) => Cost::Results,
             (Numerics::Same | Numerics::Rounding, _) if self.gpus > 1 => Cost::Gpus,
             (Numerics::Same | Numerics::Rounding, true) => Cost::Time,
             (Numerics::Same | Numerics::Rounding, false) => Cost::Nothing,
@@ -61,7 +62,9 @@ impl Need {
     pub(crate) fn price(&self, combination: &[Change], capacity: Bytes) -> Price {
         // Where torch has to free cached blocks to fit, it waits for the GPU.
         let waits = if self.needed > capacity { WAITS } else { 0.0 };
-        Price::new(self.cost(), self.gpus, self.slow_down + waits, combination)
+        let count = u32::try_from(combination.len()).unwrap_or(u32::MAX);
+        let is_bold = combination.contains(&Change::OptimizerInBackward(StatesIn::Host));
+        Price::new(self.cost(), self.gpus, self.slow_down + waits, count, is_bold)
     }
 }
 
@@ -72,6 +75,13 @@ pub(crate) enum Cost {
     Time,
     Gpus,
     Results,
+    Training,
+}
+
+impl Cost {
+    /// All of them, cheapest first.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Nothing, Self::Time, Self::Gpus, Self::Results, Self::Training];
 }
 
 /// What a combination costs, compared with others.
@@ -93,10 +103,8 @@ const WORTH_A_TRY: f64 = 0.009;
 const WAITS: f64 = 0.03;
 
 impl Price {
-    pub(crate) fn new(cost: Cost, gpus: u32, time: f64, combination: &[Change]) -> Self {
-        let count = u32::try_from(combination.len()).unwrap_or(u32::MAX);
-        let is_bold = combination.contains(&Change::OptimizerInBackward(StatesIn::Host));
-        Self { cost, gpus, is_bold, time: time + EACH_CHANGE * f64::from(count) }
+    pub(crate) fn new(cost: Cost, gpus: u32, time: f64, changes: u32, is_bold: bool) -> Self {
+        Self { cost, gpus, is_bold, time: time + EACH_CHANGE * f64::from(changes) }
     }
 
     /// Whether it is so much cheaper than a try that fits that it is worth a run.

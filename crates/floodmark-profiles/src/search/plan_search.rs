@@ -4,7 +4,7 @@
 //! ([`PeakModel`](crate::search::peak_model::PeakModel)), so all of them are guessed, and only promising ones are tried:
 //! the cheapest that probably fits, again and again. What each try needed corrects the guesses of combinations like it. The search ends when nothing cheaper
 //! than the best try that fits would probably fit too, or after a number of tries. Cheap is: without a cost, then time,
-//! then GPUs, then results; of one kind the faster, then fewer changes. Where nothing would fit, the combinations that
+//! then GPUs, then results, then another training; of one kind the faster, then fewer changes. Where nothing would fit, the combinations that
 //! probably need the least are tried, so that the least need is known. The search is greedy: a guess may be wrong, so a
 //! cheaper combination may exist. It runs nothing itself: `attempt` gets a batch of combinations, which may be tried at
 //! the same time.
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use floodmark_trace::Bytes;
 
 use crate::search::change::{
-    Change, Checkpointed, HalfPrecision, HostCopies, LossChunks, StatesIn,
+    Change, Checkpointed, HalfPrecision, HostCopies, LossChunks, Paging, StatesIn,
 };
 use crate::search::choices::{Choice, Choices};
 use crate::search::guesses::Guesses;
@@ -58,30 +58,32 @@ fn candidates(allowed: &Allowed, unchanged: &Need) -> Vec<Change> {
     let others = unchanged.best_settings.clone().filter(|settings| settings != USUAL_SETTINGS);
     let mut all = vec![Change::Allocator(USUAL_SETTINGS.to_owned())];
     all.extend(others.map(Change::Allocator));
-    all.extend([
-        Change::Fused,
-        Change::FreeGradients,
-        Change::ChunkedLoss(LossChunks::Head),
-        Change::ChunkedLoss(LossChunks::Rows(8)),
-        Change::SdpaAttention,
-        Change::ForeachOff,
-        Change::OptimizerInBackward(StatesIn::Gpu),
-        Change::OptimizerInBackward(StatesIn::Host),
-        Change::Checkpoint(Checkpointed::All),
-        Change::Checkpoint(Checkpointed::Selective),
-        Change::OffloadOptimizerStates,
-        Change::OffloadActivations(HostCopies::Async),
-        Change::OffloadActivations(HostCopies::InOrder),
-        Change::Autocast(HalfPrecision::Bf16),
-        Change::EightBitStates,
-        Change::Bf16Parameters,
-    ]);
+    all.extend(CHANGES);
     all.extend(allowed.compile.then_some(Change::Compile));
     let powers = std::iter::successors(Some(2_u32), |gpus| gpus.checked_mul(2));
     all.extend(powers.take_while(|gpus| *gpus <= allowed.gpus).map(Change::Fsdp));
     all.extend(allowed.arguments.iter().cloned());
     all
 }
+
+const CHANGES: [Change; 16] = [
+    Change::Fused,
+    Change::FreeGradients,
+    Change::ChunkedLoss(LossChunks::Head),
+    Change::ChunkedLoss(LossChunks::Rows(8)),
+    Change::SdpaAttention,
+    Change::ForeachOff,
+    Change::OptimizerInBackward(StatesIn::Gpu),
+    Change::OptimizerInBackward(StatesIn::Host),
+    Change::Checkpoint(Checkpointed::All),
+    Change::Checkpoint(Checkpointed::Selective),
+    Change::OffloadOptimizerStates,
+    Change::OffloadActivations(HostCopies::Async),
+    Change::OffloadActivations(HostCopies::InOrder),
+    Change::Autocast(HalfPrecision::Bf16),
+    Change::EightBitStates(Paging::Off),
+    Change::Bf16Parameters,
+];
 
 /// Searches the cheapest combination that fits into `capacity`, trying up to `width` at the same time. Stops at the
 /// first try without an answer.
@@ -160,20 +162,34 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<TryOutcome>, E>> Search<'_, F> {
 
     /// The cheapest choice that probably needs at most `most` and is cheaper than the best try.
     fn cheapest(&self, best: Option<Price>, most: f64) -> Option<Choice> {
-        let found = self.choices.untried(&self.guesses).filter_map(|choice| {
-            let (choice, guess) = self.guesses.fewest_blocks(&self.choices, choice, most)?;
+        // What costs less is guessed first: only where nothing of it fits, the rest is.
+        Cost::ALL.into_iter().find_map(|cost| self.cheapest_of(cost, best, most))
+    }
+
+    fn cheapest_of(&self, cost: Cost, best: Option<Price>, most: f64) -> Option<Choice> {
+        let mut found: Option<(Price, Choice)> = None;
+        for choice in self.choices.untried(&self.guesses, cost) {
+            let Some((choice, guess)) = self.guesses.fewest_blocks(&self.choices, choice, most)
+            else {
+                continue;
+            };
             let price = self.choices.price(choice, guess.time);
-            let is_cheaper = best.is_none_or(|best| price.is_worth_a_try(&best));
-            (is_cheaper && !self.is_tried(choice)).then_some((price, choice))
-        });
-        found.min_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, choice)| choice)
+            let is_cheaper = best.is_none_or(|best| price.is_worth_a_try(&best))
+                && found.is_none_or(|(found, _)| price.total_cmp(&found).is_lt());
+            if is_cheaper && !self.is_tried(choice) {
+                found = Some((price, choice));
+            }
+        }
+        found.map(|(_, choice)| choice)
     }
 
     /// Where nothing would fit, what probably needs the least: without changes that cost more, then with them.
     fn least(&self, further: &mut usize) -> Vec<Choice> {
         let mut guessed: Vec<(Guess, Choice)> = Vec::new();
-        for choice in self.choices.untried(&self.guesses) {
-            guessed.push((self.guesses.guess(&self.choices, choice), choice));
+        for cost in Cost::ALL {
+            for choice in self.choices.untried(&self.guesses, cost) {
+                guessed.push((self.guesses.guess(choice), choice));
+            }
         }
         guessed.sort_by(|(one, a), (other, b)| {
             let count = |choice: &Choice| choice.changes.count_ones();
@@ -183,7 +199,7 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<TryOutcome>, E>> Search<'_, F> {
         let all: Vec<(f64, Choice)> =
             guessed.into_iter().map(|(guess, choice)| (guess.needed, choice)).collect();
         let tried_least = self.guesses.least_tried();
-        for cost in [Cost::Time, Cost::Gpus, Cost::Results] {
+        for cost in [Cost::Time, Cost::Gpus, Cost::Results, Cost::Training] {
             let of_cost = all.iter().find(|(_, choice)| self.choices.cost(*choice) <= cost);
             if let Some((needed, choice)) = of_cost
                 && self.guesses.least_of(&self.choices, cost) > *needed
@@ -193,7 +209,7 @@ impl<E, F: FnMut(&[Combination]) -> Result<Vec<TryOutcome>, E>> Search<'_, F> {
             }
         }
         // The trace may not tell what memory is for: a change may save what nothing says that it would.
-        for cost in [Cost::Time, Cost::Results] {
+        for cost in [Cost::Time, Cost::Results, Cost::Training] {
             let all = self.choices.with_untested(self.guesses.least_choice(), cost);
             if all.is_some_and(|choice| !self.is_tried(choice)) {
                 return all.into_iter().collect();

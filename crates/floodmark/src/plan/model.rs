@@ -22,6 +22,7 @@ pub(super) fn peak_model(answer: &TryAnswer, rates: Option<&Rates>) -> Option<Pe
         beside: answer.needed.saturating_sub(answer.peak_allocated),
         wasted: answer.peak_reserved.saturating_sub(answer.peak_allocated),
         is_half: parts.is_half,
+        trains: parts.trains,
         blocks: parts.blocks,
         steps_per_gib,
     })

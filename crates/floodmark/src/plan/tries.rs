@@ -406,8 +406,17 @@ impl<'a> Tries<'a> {
                 | Change::Compile
                 | Change::Fsdp(_)
                 | Change::Autocast(_)
-                | Change::EightBitStates
+                | Change::EightBitStates(_)
                 | Change::Bf16Parameters
+                | Change::NoGrad
+                | Change::LogitsToKeep(_)
+                | Change::KvCache(_)
+                | Change::ChannelsLast
+                | Change::Embeddings(_)
+                | Change::ChunkedMlp(_)
+                | Change::MicroBatches(_)
+                | Change::Optimizer(_)
+                | Change::Adapters(_)
                 | Change::Argument { .. } => cost(std::slice::from_ref(change))? / unchanged,
             };
         }

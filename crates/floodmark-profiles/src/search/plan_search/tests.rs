@@ -4,7 +4,8 @@ use floodmark_trace::{Numerics, PeakPart as Part};
 use proptest::prelude::*;
 
 use super::*;
-use crate::search::peak_model::{PeakModel, usual_cost};
+use crate::search::change_rows::usual_cost;
+use crate::search::peak_model::{Forecast, PeakModel};
 
 const GIB: u64 = 1 << 30;
 
@@ -50,6 +51,7 @@ fn transformer(inner: u64, logits: u64, states: u64) -> PeakModel {
         beside: Bytes(600 << 20),
         wasted: Bytes(100 << 20),
         is_half: false,
+        trains: true,
         blocks: Some(24),
         steps_per_gib: Some(0.2),
     }
@@ -79,7 +81,8 @@ impl Program {
         let position = |change: &Change| {
             if let Change::Argument { value, .. } = change { value.ilog2() - 1 } else { 0 }
         };
-        let guess = self.model.guess(&applied, position);
+        let with_positions = applied.iter().map(|change| (*change, position(change)));
+        let guess = Forecast::new(&self.model, with_positions).guess(u64::MAX, None);
         let name = applied.iter().map(ToString::to_string).collect::<String>();
         let chance = name.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte));
         let error = self.error * (f64::from(chance % 2001) / 1000.0 - 1.0);
@@ -92,7 +95,11 @@ impl Program {
             needed,
             fits: needed.0 <= self.capacity + self.cached,
             slows: cost >= Cost::Time,
-            numerics: if cost == Cost::Results { Numerics::Changed } else { Numerics::Same },
+            numerics: match cost {
+                Cost::Nothing | Cost::Time | Cost::Gpus => Numerics::Same,
+                Cost::Results => Numerics::Changed,
+                Cost::Training => Numerics::Training,
+            },
             slow_down: guess.time,
             blocks: applied.iter().find(is_checkpoint).and(self.model.blocks),
             gpus: applied.iter().map(|change| change.gpus()).max().unwrap_or(1),
@@ -130,16 +137,20 @@ impl Program {
             choices.leave_out(&name.parse().unwrap());
         }
         let guesses = Guesses::new(&choices, &self.need(&Vec::new()));
-        let counted = choices.untried(&guesses).flat_map(|choice| {
-            let counts = 1..=if choices.checkpoints_all(choice) { 24 } else { 1 };
-            counts.map(move |count| Choice { blocks: Some(count), ..choice })
-        });
-        let prices = counted.filter_map(|choice| {
+        let price = |choice: Choice| {
             let combination = choices.combination(choice);
             let need = self.need(&combination);
             need.fits.then(|| need.price(&combination, Bytes(self.capacity)))
-        });
-        prices.min_by(Price::total_cmp)
+        };
+        // What costs less is always cheaper.
+        Cost::ALL.into_iter().find_map(|cost| {
+            let of_cost = choices.untried(&guesses, cost);
+            let counted = of_cost.flat_map(|choice| {
+                let counts = 1..=if choices.checkpoints_all(choice) { 24 } else { 1 };
+                counts.map(move |count| Choice { blocks: Some(count), ..choice })
+            });
+            counted.filter_map(price).min_by(Price::total_cmp)
+        })
     }
 }
 
@@ -333,10 +344,10 @@ fn a_slow_try_says_nothing_about_choices_without_its_slow_change() {
     let changes =
         |names: [&str; 2]| -> Combination { names.map(|name| name.parse().unwrap()).into() };
     let other = choices.choice(&changes(["chunked-loss=head", "checkpoint=all"])).unwrap();
-    let before = guesses.guess(&choices, other);
+    let before = guesses.guess(other);
     let ran = changes(["chunked-loss=head", "offload-activations=async"]);
     guesses.learn(&choices, &ran, &Need { slow_down: 5.0, ..program.need(&ran) });
-    assert_eq!(guesses.guess(&choices, other), before);
+    assert_eq!(guesses.guess(other), before);
 }
 
 proptest! {
