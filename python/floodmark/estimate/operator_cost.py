@@ -34,8 +34,8 @@ class OperatorCounter:
     """Counts operators from `attach` to `detach`; reports the last complete step."""
 
     def __init__(self) -> None:
-        self._current: dict[tuple[str, str, int], list[int]] = {}
-        self._last: dict[tuple[str, str, int], list[int]] = {}
+        self._current: dict[tuple[OperatorKind, str, int], list[int]] = {}
+        self._last: dict[tuple[OperatorKind, str, int], list[int]] = {}
         self._passes = 0
         self._mode: Any = None
         self._watch: PassWatch | None = None
@@ -63,7 +63,7 @@ class OperatorCounter:
     def _pass_ended(self) -> None:
         self._passes += 1
 
-    def _count(self, kind: str, dtype: str, flops: int, moved: int) -> None:
+    def _count(self, kind: OperatorKind, dtype: str, flops: int, moved: int) -> None:
         ratio = (flops // moved).bit_length() if moved else 0
         row = self._current.setdefault((kind, dtype, ratio), [0, 0, 0])
         row[0] += 1
@@ -75,7 +75,7 @@ class OperatorCounter:
         rows = self._last or self._current
         operators: list[OperatorCost] = [
             {
-                "kind": _KINDS[kind],
+                "kind": kind,
                 "dtype": dtype,
                 "count": count,
                 "flops": flops,
@@ -90,17 +90,7 @@ class OperatorCounter:
         }
 
 
-_KINDS: dict[str, OperatorKind] = {
-    "matmul": "matmul",
-    "attention": "attention",
-    "convolution": "convolution",
-    "host_copy": "host_copy",
-    "async_host_copy": "async_host_copy",
-    "memory": "memory",
-}
-
-
-def _mode_class(torch: Any, count: Callable[[str, str, int, int], None]) -> Any:
+def _mode_class(torch: Any, count: Callable[[OperatorKind, str, int, int], None]) -> Any:
     from torch.utils.flop_counter import flop_registry
 
     leaves = torch_private.trees().tree_leaves
@@ -127,17 +117,24 @@ def _mode_class(torch: Any, count: Callable[[str, str, int, int], None]) -> Any:
         if "cuda" not in devices:
             return
         dtype = str((given or made)[0].dtype).removeprefix("torch.")
-        moved = _bytes(given) + _bytes(made)
+        moved = _bytes(given) + _bytes(made or _written(func, args, leaves))
         if "cpu" in devices and name in ("copy_", "_to_copy"):
             on_host = [one for one in (*given, *made) if one.device.type == "cpu"]
             is_aside = torch.cuda.current_stream() != torch.cuda.default_stream()
-            kind = "async_host_copy" if is_aside else "host_copy"
-            count(kind, dtype, 0, _bytes(on_host[:1]))
+            count("async_host_copy" if is_aside else "host_copy", dtype, 0, _bytes(on_host[:1]))
             return
         flops = 0
         if packet in flop_registry:
             flops = int(flop_registry[packet](*args, **kwargs, out_val=result))
+        elif name.startswith("_cudnn_rnn"):
+            flops = _flops_of_rnn(name, *args[:2])
         kind = _kind(name, flops)
+        if kind == "memory":
+            kind = _kind_of_memory(func, name, (*given, *made), torch)
+        elif kind == "convolution" and _groups(name, args) > 1:
+            kind = "grouped_convolution"
+        elif kind == "matmul" and _is_uneven(given):
+            kind = "uneven_matmul"
         if dtype == "float32" and _uses_tf32(torch, kind):
             dtype = "tf32"
         count(kind, dtype, flops, moved)
@@ -145,7 +142,7 @@ def _mode_class(torch: Any, count: Callable[[str, str, int, int], None]) -> Any:
     return Counting
 
 
-def _kind(name: str, flops: int) -> str:
+def _kind(name: str, flops: int) -> OperatorKind:
     if not flops:
         return "memory"
     if "attention" in name:
@@ -153,9 +150,62 @@ def _kind(name: str, flops: int) -> str:
     return "convolution" if "conv" in name else "matmul"
 
 
+def _kind_of_memory(func: Any, name: str, tensors: tuple[Any, ...], torch: Any) -> OperatorKind:
+    """What an operator without counted operations does."""
+    if "norm" in name and not name.startswith("_foreach"):
+        return "normalization"
+    if name in _COPIES:
+        # A copy to another layout reads or writes elements that are far apart.
+        layouts = {one.stride() for one in tensors if one.dim()}
+        return "elementwise" if len(layouts) <= 1 else "memory"
+    is_pointwise = torch.Tag.pointwise in func.tags or name.startswith(_POINTWISE)
+    return "elementwise" if is_pointwise else "memory"
+
+
+_COPIES = ("copy_", "_to_copy", "clone")
+#: Operators that torch does not tag as pointwise, and that are.
+_POINTWISE = ("_foreach", "_fused", "native_dropout", "zero", "ones", "fill", "full")
+
+
+def _groups(name: str, args: Any) -> int:
+    """The groups of a convolution: the last argument, or that before the mask of a backward one."""
+    return int(args[9] if "backward" in name else args[8])
+
+
+def _is_uneven(given: list[Any]) -> bool:
+    """Whether matrices of 16 bits have a size that is no multiple of 8."""
+    matrices = [one for one in given if one.dim() > 1]
+    return any(
+        one.element_size() == 2 and any(size % 8 for size in one.shape[-2:]) for one in matrices
+    )
+
+
+def _flops_of_rnn(name: str, given: Any, weights: Any) -> int:
+    """The operations of a recurrent network: each weight is used for each element of a sequence."""
+    elements = given.numel() // given.shape[-1]
+    passes = 2 if "backward" in name else 1
+    return int(2 * passes * elements * sum(one.numel() for one in weights if one.dim() > 1))
+
+
+def _written(func: Any, args: Any, leaves: Callable[[Any], list[Any]]) -> list[Any]:
+    """The tensors that an operator without a result writes to."""
+    schema = torch_private.schema_of(func)
+    arguments = [] if schema is None else schema.arguments
+    written = [
+        value
+        for argument, value in zip(arguments, args, strict=False)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    return [one for one in leaves(written) if hasattr(one, "element_size")]
+
+
 def _uses_tf32(torch: Any, kind: str) -> bool:
     """Whether products of this kind are computed in TF32, as the program has set it."""
-    backends = {"convolution": torch.backends.cudnn, "matmul": torch.backends.cuda.matmul}
+    backends = {
+        "convolution": torch.backends.cudnn,
+        "grouped_convolution": torch.backends.cudnn,
+        "matmul": torch.backends.cuda.matmul,
+    }
     return kind in backends and bool(backends[kind].allow_tf32)
 
 

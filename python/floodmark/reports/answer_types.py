@@ -36,10 +36,10 @@ Engine = Literal["phantom", "fake"]
 PhantomEnd = Literal["unknown", "done", "steps", "out_of_memory", "failed"]
 
 # The effect of a change on the results of a program.
-Numerics = Literal["same", "rounding", "changed"]
+Numerics = Literal["same", "rounding", "changed", "training"]
 
 # The kind of an operator.
-OperatorKind = Literal["matmul", "attention", "convolution", "host_copy", "async_host_copy", "memory"]
+OperatorKind = Literal["matmul", "uneven_matmul", "attention", "convolution", "grouped_convolution", "host_copy", "async_host_copy", "elementwise", "normalization", "memory"]
 
 # How a recording ended.
 Outcome = Literal["finished", "running", "stopped_early", "unfinished"]
@@ -1529,6 +1529,8 @@ class PeakParts(TypedDict):
     """How many repeated blocks there are; none where none were found."""
     is_half: bool
     """Whether all parameters whose type is known are in 16 bits."""
+    trains: bool
+    """Whether there was a backward pass."""
     moments: list[dict[str, Bytes]]
     """The moments, each with the bytes of its parts."""
 

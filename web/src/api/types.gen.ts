@@ -238,7 +238,7 @@ export type AppliedChange = {
 };
 
 /** The effect of a change on the results of a program. */
-export type Numerics = "same" | "rounding" | "changed";
+export type Numerics = "same" | "rounding" | "changed" | "training";
 
 /** The counted computation of a program's last step. */
 export type StepCost = {
@@ -265,7 +265,7 @@ export type OperatorCost = {
 };
 
 /** The kind of an operator. */
-export type OperatorKind = "matmul" | "attention" | "convolution" | "host_copy" | "async_host_copy" | "memory";
+export type OperatorKind = "matmul" | "uneven_matmul" | "attention" | "convolution" | "grouped_convolution" | "host_copy" | "async_host_copy" | "elementwise" | "normalization" | "memory";
 
 /** How a recording ended. */
 export type Outcome = "finished" | "running" | "stopped_early" | "unfinished";

@@ -85,15 +85,23 @@ pub struct OperatorCost {
 pub enum OperatorKind {
     /// It multiplies matrices.
     Matmul,
+    /// It multiplies matrices of 16 bits, and a size is no multiple of 8: kernels cannot load whole vectors.
+    UnevenMatmul,
     /// It computes attention in one kernel.
     Attention,
     /// It is a convolution.
     Convolution,
+    /// It is a convolution of groups of channels, such as a depthwise one.
+    GroupedConvolution,
     /// It copies between host and device.
     HostCopy,
     /// It copies between host and device on a stream of its own, beside the kernels.
     AsyncHostCopy,
-    /// It is bound by memory: elementwise, reductions, copies on the device.
+    /// It computes each element alone, or copies it.
+    Elementwise,
+    /// It is a normalization, which passes over its input several times.
+    Normalization,
+    /// It is bound by memory in another way: a reduction, an index, a copy to another layout.
     #[default]
     Memory,
 }
