@@ -6,7 +6,7 @@ gradient, so only the gradient of the logits is kept, in their own type. Logits 
 made before, and copies of them in fp32 (`logits.float()`), stay whole.
 
 With `head`, the last `Linear` too: logits are never whole, forward and backward. The other two let
-a library do that, where one is installed and has the model.
+a library compute that, where it is installed: Liger for the models that it knows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from functools import wraps
 from types import FrameType, MethodType
 from typing import Any
 
+from floodmark.changes.cce_head import CCE_HEAD
 from floodmark.changes.change import Change, defined_by, definitions, is_installed
 from floodmark.changes.deferred_head import HEAD, LEAST_NUMBER, LOSS_OF_CHUNK
 from floodmark.changes.pasted_code import before_training, calling_line, model_name
@@ -82,11 +83,14 @@ from liger_kernel.transformers import {function}
 {function}(model={model}, fused_linear_cross_entropy=True{others})
 """
 
-_CCE = """\
-from cut_cross_entropy.transformers import cce_patch
+#: The packages of libraries.
+_PACKAGES = {"liger": "liger_kernel", "cce": "cut_cross_entropy"}
 
-cce_patch({model})
-"""
+#: Why logits that waited are computed for a loss.
+_UNSUITED = {
+    "head": "its cross entropy has weights, no reduction, or other shapes",
+    "cce": "its loss is not the plain cross entropy of a head without bias, in bf16 or fp16",
+}
 
 #: What Liger could replace too, which is not asked for.
 _OTHER_KERNELS = ("rope", "rms_norm", "layer_norm", "swiglu", "geglu", "cross_entropy")
@@ -106,10 +110,13 @@ class ChunkedLoss(Change):
             self._replace_loss(torch.nn.functional)
 
     def prepare(self, root: Any, frame: FrameType | None) -> None:
-        if self.argument == "head":
+        package = _PACKAGES.get(self.argument)
+        if package is not None and not is_installed(package):
+            self.reason = f"`{package}` is not installed"
+        elif self.argument == "liger":
+            self._use_liger(root, frame)
+        elif self.argument in _UNSUITED:
             self._defer_heads(root, frame)
-        elif self.argument in ("liger", "cce"):
-            self._use_library(root, frame)
 
     def nothing_found(self) -> str:
         return self._unsuited or "no `cross_entropy` of a million logits or more was computed"
@@ -171,12 +178,15 @@ class ChunkedLoss(Change):
         heads = dict(_heads(torch, root))
         if not heads:
             self._unsuited = f"no `Linear` of `{type(root).__name__}` may compute its logits later"
+        elif self.argument == "cce" and not all(one.weight.is_cuda for one in heads.values()):
+            self.reason = "Cut Cross Entropy needs a GPU"
         if self.reason or not heads:
             return
-        names = definitions(HEAD, "chunked-loss=head")
+        code = CCE_HEAD if self.argument == "cce" else HEAD
+        names = definitions(code, self.text)
         model = model_name(root, frame)
         written = ", ".join(indexed(joined(model, name)) for name in heads)
-        patch = before_training(frame) + HEAD + _USE_HEAD.format(heads=written)
+        patch = before_training(frame) + code + _USE_HEAD.format(heads=written)
         self._watch(names, patch)
         for head in heads.values():
             self.replace(head, "forward", MethodType(names["deferred"], head))
@@ -195,7 +205,7 @@ class ChunkedLoss(Change):
             described = _described(logits)
             loss = loss_of_head(logits, *args, **kwargs)
             if loss is None:
-                loss_reason = "its cross entropy has weights, no reduction, or other shapes"
+                loss_reason = _UNSUITED[self.argument]
             elif not self.reason:
                 self.target, self.patch = described, patch
             return loss
@@ -224,12 +234,8 @@ class ChunkedLoss(Change):
 
     # Libraries.
 
-    def _use_library(self, root: Any, frame: FrameType | None) -> None:
-        """Have a library replace the forward of a model of transformers."""
-        package = {"liger": "liger_kernel", "cce": "cut_cross_entropy"}[self.argument]
-        if not is_installed(package):
-            self.reason = f"`{package}` is not installed"
-            return
+    def _use_liger(self, root: Any, frame: FrameType | None) -> None:
+        """Have Liger replace the forward of a model of transformers."""
         found = [
             (name, one)
             for name, one in root.named_modules()
@@ -239,19 +245,6 @@ class ChunkedLoss(Change):
             self.reason = f"`{type(root).__name__}` is no model of transformers"
             return
         name, model = found[0]
-        written = indexed(joined(model_name(root, frame), name))
-        if self.argument == "liger":
-            self._use_liger(model, written)
-        else:
-            patches = importlib.import_module("cut_cross_entropy.transformers")
-            self._keep_forward(model)
-            patches.cce_patch(model)
-            self.patch = _CCE.format(model=written)
-        if not self.reason:
-            self.target = f"`{type(model).__name__}`"
-            self.patch = before_training(frame) + self.patch
-
-    def _use_liger(self, model: Any, written: str) -> None:
         kernels = importlib.import_module("liger_kernel.transformers")
         kind = model.config.model_type
         function = f"apply_liger_kernel_to_{kind}"
@@ -263,8 +256,11 @@ class ChunkedLoss(Change):
         others = {name: False for name in _OTHER_KERNELS if name in taken}
         self._keep_forward(model)
         apply(model=model, fused_linear_cross_entropy=True, **others)
+        self.target = f"`{type(model).__name__}`"
         options = "".join(f", {name}=False" for name in others)
-        self.patch = _LIGER.format(function=function, model=written, others=options)
+        written = indexed(joined(model_name(root, frame), name))
+        liger = _LIGER.format(function=function, model=written, others=options)
+        self.patch = before_training(frame) + liger
 
     def _keep_forward(self, model: Any) -> None:
         """Put the forward of a model back at the end."""

@@ -215,12 +215,6 @@ class DeferredHead(torch.autograd.Function):
                     if ctx.needs_input_grad[at]:
                         found[at] = compute() if found[at] is None else found[at] + compute()
         return tuple(found)
-'''
-
-#: The loss of logits that are not computed.
-_LOSS = '''
-CHUNK = 1 << 25  # numbers of a chunk of logits: 128 MiB in fp32
-FEW = 16  # more sums than that in 16 bits would lose small terms
 
 def rows_of(hidden, operations):
     """Hidden states, moved as the logits are; where the classes are; what follows for each row."""
@@ -252,6 +246,12 @@ def rows_of(hidden, operations):
             flat = mapped(lambda one: one.flatten() if one.numel() > 1 else one, args)
             later.append((operator, flat, kwargs))
     return hidden, where, later
+'''
+
+#: The losses of the rows of a head, in chunks.
+_SUMS = '''
+CHUNK = 1 << 25  # numbers of a chunk of logits: 128 MiB in fp32
+FEW = 16  # more sums than that in 16 bits would lose small terms
 
 def sums_of_head(tensors, dtype, operations, target, ignored, smoothing, wanted):
     """The sum of the losses, and its gradients of hidden states, weight and bias."""
@@ -302,7 +302,10 @@ def sums_of_head(tensors, dtype, operations, target, ignored, smoothing, wanted)
     of_hidden = torch.autograd.grad(moved, leaf, of_rows)[0] if wanted[0] else None
     found = of_hidden, of_weight, of_bias
     return total, [one if one is None else one.to(of.dtype) for one, of in zip(found, tensors)]
+'''
 
+#: The loss of logits that are not computed.
+_LOSS = '''
 class HeadLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, target, ignored, smoothing, reduction):
@@ -392,7 +395,7 @@ def loss_of_head(
         and call.now() == call.versions
     )
     moved = is_simple and rows_of(call.hidden.detach().to("meta"), logits.step.operations())
-    if not moved or moved[1] != 1:
+    if not moved or moved[1] != 1{or_unsuited}:
         return None
     return HeadLoss.apply(logits, target, ignore_index, label_smoothing, reduction)
 
@@ -417,4 +420,11 @@ def deferred(head, hidden):
 #: With fewer logits there is nothing to gain.
 LEAST_NUMBER = 1 << 20
 
-HEAD = LOSS_OF_CHUNK + _LOGITS + _LOSS.replace("{least}", str(LEAST_NUMBER))
+
+def head_code(sums: str, or_unsuited: str = "") -> str:
+    """The code that lets logits wait, with the function that computes their losses."""
+    loss = _LOSS.replace("{least}", str(LEAST_NUMBER)).replace("{or_unsuited}", or_unsuited)
+    return _LOGITS + sums + loss
+
+
+HEAD = LOSS_OF_CHUNK + head_code(_SUMS)
