@@ -53,6 +53,8 @@
 | `torch._C._dispatch_has_kernel_for_dispatch_key` | the same | 2.4 and 2.11 |
 | `torch._C._cuda_memoryStats`, `_cuda_resetPeakMemoryStats` | workspaces | 2.4 and 2.11 |
 | `torch._C._cuda_emptyCache` | the same | 2.4 and 2.11 |
+| `nn.Module._forward_hooks` and other dictionaries of hooks | a copy without hooks | 2.11 |
+| `TransformerEncoderLayer._ff_block`, the decoder's | their MLP | 2.4 and 2.11 |
 | `torch._C._current_graph_task_id`, `_set_multithreading_enabled` | backward | 2.4 and 2.11 |
 | `torch._C._storage_Use_Count`, `Tensor._use_count` | gradients in place | 2.4 and 2.11 |
 | `Tensor._indices`, `Tensor._values`, `Tensor._nnz` | sparse tensors | 2.4 and 2.11 |

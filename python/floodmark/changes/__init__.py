@@ -19,6 +19,7 @@ from floodmark.changes.attention import SdpaAttention
 from floodmark.changes.change import Change
 from floodmark.changes.checkpointing import Checkpointing
 from floodmark.changes.chunked_loss import ChunkedLoss
+from floodmark.changes.chunked_mlp import ChunkedMlp
 from floodmark.changes.compilation import Compilation
 from floodmark.changes.eight_bit_states import EightBitStates
 from floodmark.changes.offloaded_states import OffloadedStates
@@ -47,6 +48,7 @@ _CLASSES: tuple[type[Change], ...] = (
     ChunkedLoss,
     SdpaAttention,
     Checkpointing,
+    ChunkedMlp,
     OptimizerInBackward,
     Offloading,
     Autocast,

@@ -102,6 +102,13 @@ def test_activations_are_copied_on_a_stream_of_their_own(programs, unchanged):
     assert peak < unchanged - 80 * MIB
 
 
+def test_inner_activations_of_an_mlp_exist_for_one_chunk(programs, unchanged):
+    report, peak = compare(programs, "chunked-mlp=4", before_optimizer)
+    assert report["target"] == "6 × Block"
+    # Two tensors of 32 MiB for each block; the input of a block and two for a chunk remain.
+    assert peak < unchanged - 200 * MIB
+
+
 def test_a_model_is_sharded_over_several_gpus(programs, unchanged):
     report, peak = compare(programs, "fsdp=4", before_optimizer, "--world", "4")
     assert report["target"] == "6 × Block and the rest"
