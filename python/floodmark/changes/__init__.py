@@ -26,9 +26,9 @@ from floodmark.changes.offloaded_states import OffloadedStates
 from floodmark.changes.offloading import Offloading
 from floodmark.changes.optimizer_in_backward import OptimizerInBackward
 from floodmark.changes.optimizers import Foreach, FreeGradients, Fused
+from floodmark.changes.outermost_calls import watch_outermost_calls
 from floodmark.changes.precision import Autocast, Bf16Parameters
 from floodmark.changes.sharding import Sharding
-from floodmark.changes.training_modules import watch_outermost_calls
 from floodmark.recording import header_facts
 from floodmark.recording.import_watch import ImportWatch
 
@@ -83,10 +83,7 @@ class AppliedChanges:
     def _attach(self, torch: ModuleType) -> None:
         attached: Any = torch
         for change in self._changes:
-            try:
-                change.attach(attached)
-            except Exception as error:
-                change.give_up(f"it could not be attached: {error!r}")
+            change.guarded(change.attach, attached)
         self._stack.callback(watch_outermost_calls(attached, self._changes))
 
     def reports(self) -> list[AppliedChange]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from floodmark.changes.calls import Calls
 from floodmark.changes.pasted_code import GENERATED, with_import
 from floodmark.recording.undoable import Undoable
 from floodmark.recording.window_options import say
@@ -30,8 +32,10 @@ class Change(Undoable):
 
     #: What it is called in `--with`.
     name: ClassVar[str]
+    #: The calls that it is prepared for, and that it surrounds.
+    calls: ClassVar[Calls] = Calls.TRAINING
     #: Whether the program may become slower by it.
-    slows: ClassVar[bool] = False
+    slows: bool = False
     numerics: Numerics = "same"
 
     def __init__(self, argument: str = "") -> None:
@@ -60,11 +64,19 @@ class Change(Undoable):
         """torch is imported: patch it."""
 
     def prepare(self, root: Any, frame: FrameType | None) -> None:
-        """Before the first outermost call of a module that is trained."""
+        """Before the first outermost call of a module that is one of `calls`."""
 
     def around(self, root: Any) -> AbstractContextManager[Any] | None:  # noqa: ARG002
-        """What surrounds every outermost call of a module that is trained."""
+        """What surrounds every outermost call that is one of `calls`."""
         return None
+
+    def guarded(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of this change; where it fails, the change is given up."""
+        try:
+            return call(*args)
+        except Exception as error:
+            self.give_up(f"it failed: {error!r}")
+            return None
 
     def exit(self) -> None:
         """Undo it, the last patch first."""

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from functools import wraps
 from types import FrameType
 from typing import Any
 
-from floodmark import torch_private
-from floodmark.changes.change import Change
-from floodmark.changes.pasted_code import before_training, model_name
+from floodmark.changes.calls import Calls
+from floodmark.changes.change import Change, defined_by
+from floodmark.changes.pasted_code import before_calls, before_training, model_name
 
 _TYPES = {"bf16": "bfloat16", "fp16": "float16"}
 
-_BF16_PATCH = """\
+_IN_BF16 = """\
+from torch.utils._pytree import tree_map
+
 def in_bf16(module, args, kwargs):
     def cast(value):
         is_float = torch.is_tensor(value) and value.dtype == torch.float32
         return value.to(torch.bfloat16) if is_float else value
 
-    return tuple(map(cast, args)), {{name: cast(value) for name, value in kwargs.items()}}
+    return tree_map(cast, (args, kwargs))
+"""
 
+_USE_BF16 = """
 {model}.to(torch.bfloat16)
 {model}.register_forward_pre_hook(in_bf16, with_kwargs=True)
 """
@@ -64,6 +67,7 @@ class Bf16Parameters(Change):
     """Keeps parameters, and so gradients and optimizer states, in bf16."""
 
     name = "bf16-parameters"
+    calls = Calls.ALL
     numerics = "changed"
 
     def attach(self, torch: Any) -> None:
@@ -74,23 +78,15 @@ class Bf16Parameters(Change):
         if not any(one.dtype == torch.float32 for one in root.parameters()):
             self.reason = "no parameter is in fp32"
             return
-        root.to(torch.bfloat16)
-        self._cast_inputs(root)
-        self.target = f"`{type(root).__name__}`"
-        self.patch = before_training(frame) + _BF16_PATCH.format(model=model_name(root, frame))
+        # What is made in inference mode could not be trained later.
+        with torch.inference_mode(False):
+            root.to(torch.bfloat16)
+        hook = defined_by(_IN_BF16, "in_bf16")
+        self.on_exit(root.register_forward_pre_hook(hook, with_kwargs=True).remove)
+        kind = f"`{type(root).__name__}`"
+        code = "" if self.target else before_calls(torch, root, frame) + _IN_BF16
+        self.patch += code + _USE_BF16.format(model=model_name(root, frame))
+        self.target += f", {kind}" if self.target else kind
 
-    def _cast_inputs(self, root: Any) -> None:
-        torch = self._torch
-        tree_map = torch_private.trees().tree_map
-        original = root.forward
-
-        def cast(value: Any) -> Any:
-            is_float = isinstance(value, torch.Tensor) and value.dtype == torch.float32
-            return value.to(torch.bfloat16) if is_float else value
-
-        @wraps(original)
-        def forward(*args: Any, **kwargs: Any) -> Any:
-            args, kwargs = tree_map(cast, (args, kwargs))
-            return original(*args, **kwargs)
-
-        self.replace(root, "forward", forward)
+    def nothing_found(self) -> str:
+        return "no module was called"

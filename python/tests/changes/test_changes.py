@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
+import weakref
 
 import pytest
 import torch
@@ -143,12 +145,49 @@ def test_experts_are_part_of_their_layers():
     assert report_of(applied)["target"] == "4 × Layer"
 
 
-def test_inference_is_left_alone():
+def test_changes_of_training_leave_inference_alone():
     model = Model()
-    with changes.apply_changes(["checkpoint=all", "bf16-parameters"]) as applied, torch.no_grad():
+    texts = ["checkpoint=all", "offload-activations"]
+    with changes.apply_changes(texts) as applied, torch.no_grad():
         model(torch.randn(4, 8))
     assert [report["target"] for report in applied.reports()] == ["", ""]
-    assert next(model.parameters()).dtype == torch.float32
+    assert all(one["reason"].startswith("no module was called that") for one in applied.reports())
+
+
+def test_a_model_that_the_program_deletes_is_not_kept():
+    with changes.apply_changes(["bf16-parameters", "checkpoint=all"]):
+        for _ in range(2):
+            model = nn.Sequential(nn.Linear(8, 8))
+            with torch.no_grad():
+                model(torch.randn(4, 8))
+            weight = weakref.ref(model[0].weight)
+            del model
+            gc.collect()
+            assert weight() is None
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_model_that_is_not_trained_becomes_bf16_and_its_patch_does_the_same(mode):
+    images = {"x": [torch.randn(4, 8)]}
+
+    class Nested(Model):
+        def forward(self, inputs):
+            return super().forward(inputs["x"][0])
+
+    torch.manual_seed(0)
+    model, pasted = Nested().eval(), Nested().eval()
+    pasted.load_state_dict(model.state_dict())
+    with changes.apply_changes(["bf16-parameters"]) as applied, mode():
+        found = model(images)
+    report = report_of(applied)
+    assert "# after the model is made\n" in report["patch"]
+    assert not model._forward_pre_hooks
+    # A model may be trained after its evaluation.
+    model({"x": [images["x"][0].bfloat16()]}).sum().backward()
+    exec(report["patch"], {"torch": torch, "model": pasted})
+    with mode():
+        assert torch.equal(pasted(images), found)
+    assert found.dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
