@@ -22,6 +22,7 @@ from floodmark.changes.chunked_loss import ChunkedLoss
 from floodmark.changes.chunked_mlp import ChunkedMlp
 from floodmark.changes.compilation import Compilation
 from floodmark.changes.eight_bit_states import EightBitStates
+from floodmark.changes.graphs import NoGrad
 from floodmark.changes.offloaded_states import OffloadedStates
 from floodmark.changes.offloading import Offloading
 from floodmark.changes.optimizer_in_backward import OptimizerInBackward
@@ -45,6 +46,7 @@ _CLASSES: tuple[type[Change], ...] = (
     # Before `free-gradients`: it puts gradients back after a step.
     OffloadedStates,
     FreeGradients,
+    NoGrad,
     ChunkedLoss,
     SdpaAttention,
     Checkpointing,

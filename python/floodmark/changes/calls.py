@@ -24,3 +24,10 @@ def calls_of(torch: Any, module: Any) -> Calls:
         and any(one.requires_grad for one in module.parameters())
     )
     return Calls.TRAINING if is_trained else Calls.INFERENCE
+
+
+def is_in_training_mode(module: Any) -> str:
+    """Why a change of programs that train nothing leaves a call alone that may train."""
+    return (
+        f"`{type(module).__name__}` is called in training mode; if it is not trained, call `eval()`"
+    )

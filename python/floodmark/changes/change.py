@@ -22,8 +22,8 @@ from floodmark.recording.window_options import say
 if TYPE_CHECKING:
     from floodmark.reports.answer_types import AppliedChange
 
-#: What a change does to the results: nothing, another order of sums, another precision; or it trains
-#: other parameters, or by another rule.
+#: What a change does to the results: nothing, another order of sums, another precision; or it
+#: trains other parameters, or by another rule.
 Numerics = Literal["same", "rounding", "changed", "training"]
 
 

@@ -82,6 +82,19 @@ def watch_steps(
     return end
 
 
+def when_optimizer_is_made(change: Change, torch: Any, refuse: Callable[[str], None]) -> None:
+    """Refuse a change that is for programs which train nothing, once there is an optimizer."""
+    base = torch.optim.Optimizer
+    init = base.__init__
+
+    @wraps(init)
+    def made(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        init(optimizer, *args, **kwargs)
+        refuse(f"the program makes an optimizer (`{type(optimizer).__name__}`)")
+
+    change.replace(base, "__init__", made)
+
+
 def has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a step computes the loss itself; `args` has the optimizer too."""
     return any(one is not None for one in (*args[1:], *kwargs.values()))

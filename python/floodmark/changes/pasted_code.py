@@ -38,25 +38,25 @@ class {name}(transformers.TrainerCallback):
 
 def callers() -> Iterator[FrameType]:
     """The frames that led here but for our own, the innermost first."""
-    return frames_from(inspect.currentframe())
+    return _frames_from(inspect.currentframe())
 
 
 def model_name(root: Any, frame: FrameType | None) -> str:
     """Python for a model, where its program can use it."""
-    trainer = _trainer(frames_from(frame))
+    trainer = _trainer(_frames_from(frame))
     if trainer is not None:
         return f"{trainer_name(trainer, frame)}.model"
-    return _name_of(root, frames_from(frame)) or "model"
+    return _name_of(root, _frames_from(frame)) or "model"
 
 
 def trainer_name(trainer: Any, frame: FrameType | None) -> str:
     """The name of a trainer in the program."""
-    return _name_of(trainer, frames_from(frame)) or "trainer"
+    return _name_of(trainer, _frames_from(frame)) or "trainer"
 
 
 def before_training(frame: FrameType | None) -> str:
     """Where code for a model goes, as a comment."""
-    trainer = _trainer(frames_from(frame))
+    trainer = _trainer(_frames_from(frame))
     if trainer is None:
         return "# after the model is made, before the optimizer is\n"
     return f"# before `{trainer_name(trainer, frame)}.train()`\n"
@@ -64,7 +64,7 @@ def before_training(frame: FrameType | None) -> str:
 
 def before_calls(torch: Any, root: Any, frame: FrameType | None) -> str:
     """Where code for a model goes that may not be trained, as a comment."""
-    if calls_of(torch, root) is Calls.INFERENCE and _trainer(frames_from(frame)) is None:
+    if calls_of(torch, root) is Calls.INFERENCE and _trainer(_frames_from(frame)) is None:
         return "# after the model is made\n"
     return before_training(frame)
 
@@ -98,8 +98,7 @@ def with_import(code: str) -> str:
     return f"import torch\n{code}" if is_needed else code
 
 
-def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
-    """A frame and those that led to it, the innermost first, but for our own."""
+def _frames_from(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         if not frame.f_code.co_filename.startswith((*own_code.FOLDERS, GENERATED)):
             yield frame
