@@ -23,6 +23,7 @@ from floodmark.changes.chunked_mlp import ChunkedMlp
 from floodmark.changes.compilation import Compilation
 from floodmark.changes.eight_bit_states import EightBitStates
 from floodmark.changes.graphs import NoGrad
+from floodmark.changes.lean_optimizers import LeanOptimizer
 from floodmark.changes.offloaded_states import OffloadedStates
 from floodmark.changes.offloading import Offloading
 from floodmark.changes.optimizer_in_backward import OptimizerInBackward
@@ -41,6 +42,7 @@ __all__ = ["AppliedChanges", "apply_changes", "apply_for_good", "parse"]
 _CLASSES: tuple[type[Change], ...] = (
     AllocatorSettings,
     EightBitStates,
+    LeanOptimizer,
     Fused,
     Foreach,
     # Before `free-gradients`: it puts gradients back after a step.

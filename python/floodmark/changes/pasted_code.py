@@ -88,6 +88,13 @@ def for_optimizer(optimizer: Any, definitions: str, use: str, *, callback: str) 
     return place + definitions + re.sub(r"\boptimizer\b", name, use)
 
 
+def names_in_program(kind: type) -> list[str]:
+    """The names of a class that the program has imported, where it uses the class now."""
+    for frame in filter(_is_of_program, callers()):
+        return [name for name, value in frame.f_globals.items() if value is kind]
+    return []
+
+
 def with_import(code: str) -> str:
     """The code, with an import of torch where the program has none of its own.
 

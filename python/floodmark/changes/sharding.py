@@ -8,16 +8,15 @@ rank computes what the program computes, on data of its own. Sees: the construct
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import weakref
-from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 from floodmark import torch_private
 from floodmark.changes.change import Change
+from floodmark.changes.optimizer_parameters import listed, mapped, model_of, tensors_in
 from floodmark.changes.pasted_code import model_name
 from floodmark.changes.repeated_blocks import repeated_blocks
 
@@ -73,9 +72,9 @@ class Sharding(Change):
     def _sharded(self, params: Any) -> Any:
         """Shard the model that has these parameters; the same of what it has now."""
         torch = self._torch
-        params = _listed(torch, params)
-        given = _tensors(params)
-        root = _root_of(torch, given)
+        params = listed(torch, params)
+        given = tensors_in(params)
+        root = model_of(torch, given)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             self.reason = "the program is distributed already"
         elif root is None:
@@ -85,10 +84,10 @@ class Sharding(Change):
         names = {id(one): name for name, one in root.named_parameters(remove_duplicate=False)}
         # From here on no name of ours holds a whole parameter: what is sharded is freed.
         given.clear()
-        params = _mapped(params, lambda one: names.get(id(one), one))
+        params = mapped(params, lambda one: names.get(id(one), one))
         self._shard(root)
         shards = dict(root.named_parameters(remove_duplicate=False))
-        return _mapped(params, lambda one: shards[one] if isinstance(one, str) else one)
+        return mapped(params, lambda one: shards[one] if isinstance(one, str) else one)
 
     def _shard(self, root: Any) -> None:
         from torch.distributed.device_mesh import init_device_mesh
@@ -118,50 +117,3 @@ class Sharding(Change):
 
     def nothing_found(self) -> str:
         return "the program makes no optimizer"
-
-
-def _listed(torch: Any, params: Any) -> Any:
-    """The argument of an optimizer, with lists for generators."""
-    if torch.is_tensor(params):
-        return params
-    listed = []
-    for one in params:
-        if isinstance(one, dict):
-            inner = one["params"]
-            one = {**one, "params": inner if torch.is_tensor(inner) else list(inner)}
-        listed.append(one)
-    return listed
-
-
-def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The argument of an optimizer with every tensor, or what stands for it, changed."""
-    if isinstance(value, dict):
-        return {**value, "params": _mapped(value["params"], change)}
-    if isinstance(value, list):
-        return [_mapped(one, change) for one in value]
-    if isinstance(value, tuple):
-        # `named_parameters()`.
-        return (value[0], _mapped(value[1], change))
-    return change(value)
-
-
-def _tensors(value: Any) -> list[Any]:
-    """The tensors in the argument of an optimizer."""
-    found: list[Any] = []
-    _mapped(value, found.append)
-    return found
-
-
-def _root_of(torch: Any, given: list[Any]) -> Any:
-    """The outermost module that has most of these parameters; None where none has any."""
-    wanted = {id(one) for one in given}
-    modules = [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module)]
-    inner = {id(child) for one in modules for child in torch_private.children(one).values()}
-    best, most = None, 0
-    for module in modules:
-        if id(module) in inner:
-            continue
-        count = sum(id(one) in wanted for one in module.parameters())
-        if count > most:
-            best, most = module, count
-    return best

@@ -148,6 +148,20 @@ def test_neither_logits_nor_their_gradient_are_ever_whole(programs):
     assert peaks[0][0] < 160 * MIB
 
 
+def test_adafactor_keeps_a_row_and_a_column_of_each_matrix(programs, unchanged):
+    report, peak = compare(programs, "optimizer=adafactor", before_optimizer)
+    assert (report["target"], report["numerics"]) == ("`AdamW`", "training")
+    # Nothing is left of two states of 48 MiB.
+    assert unchanged - peak > 90 * MIB
+
+
+def test_muon_keeps_one_state_of_each_matrix(programs, unchanged):
+    report, peak = compare(programs, "optimizer=muon", before_optimizer)
+    assert report["target"] == "12 weights of 6 × Block, the rest by `AdamW`"
+    # One state of 48 MiB in place of two.
+    assert unchanged - peak > 45 * MIB
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "paste"),
@@ -186,6 +200,15 @@ def test_optimizer_states_in_8_bits_have_the_peak_of_their_patch(programs, uncha
     report, peak = compare(programs, "optimizer-states=8bit", before_optimizer)
     assert report["numerics"] == "changed"
     assert unchanged - 73 * MIB < peak < unchanged - 70 * MIB
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("bitsandbytes") is None, reason="`bitsandbytes` is not installed")
+def test_paged_states_are_no_memory_of_torch(programs, unchanged):
+    report, peak = compare(programs, "optimizer-states=paged-8bit", before_optimizer)
+    assert (report["target"], report["slows"]) == ("`AdamW`, by bitsandbytes", True)
+    # Of two states of 48 MiB only the scales of their blocks are left.
+    assert unchanged - 96 * MIB < peak < unchanged - 90 * MIB
 
 
 def test_fake_tensors_are_not_compiled(programs):
