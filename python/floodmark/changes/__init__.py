@@ -17,6 +17,7 @@ from floodmark import _core
 from floodmark.changes.allocator_settings import AllocatorSettings
 from floodmark.changes.attention import SdpaAttention
 from floodmark.changes.change import Change
+from floodmark.changes.channels_last import ChannelsLast
 from floodmark.changes.checkpointing import Checkpointing
 from floodmark.changes.chunked_loss import ChunkedLoss
 from floodmark.changes.chunked_mlp import ChunkedMlp
@@ -49,6 +50,7 @@ _CLASSES: tuple[type[Change], ...] = (
     OffloadedStates,
     FreeGradients,
     NoGrad,
+    ChannelsLast,
     ChunkedLoss,
     SdpaAttention,
     Checkpointing,
