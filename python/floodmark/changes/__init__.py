@@ -25,6 +25,7 @@ from floodmark.changes.compilation import Compilation
 from floodmark.changes.eight_bit_states import EightBitStates
 from floodmark.changes.graphs import NoGrad
 from floodmark.changes.lean_optimizers import LeanOptimizer
+from floodmark.changes.kv_cache import KvCache
 from floodmark.changes.offloaded_states import OffloadedStates
 from floodmark.changes.offloading import Offloading
 from floodmark.changes.optimizer_in_backward import OptimizerInBackward
@@ -50,6 +51,7 @@ _CLASSES: tuple[type[Change], ...] = (
     OffloadedStates,
     FreeGradients,
     NoGrad,
+    KvCache,
     ChannelsLast,
     ChunkedLoss,
     SdpaAttention,
