@@ -25,6 +25,7 @@ from floodmark.changes.compilation import Compilation
 from floodmark.changes.eight_bit_states import EightBitStates
 from floodmark.changes.graphs import NoGrad
 from floodmark.changes.lean_optimizers import LeanOptimizer
+from floodmark.changes.kept_logits import KeptLogits
 from floodmark.changes.kv_cache import KvCache
 from floodmark.changes.offloaded_states import OffloadedStates
 from floodmark.changes.offloading import Offloading
@@ -51,6 +52,7 @@ _CLASSES: tuple[type[Change], ...] = (
     OffloadedStates,
     FreeGradients,
     NoGrad,
+    KeptLogits,
     KvCache,
     ChannelsLast,
     ChunkedLoss,

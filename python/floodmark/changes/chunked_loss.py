@@ -175,7 +175,7 @@ class ChunkedLoss(Change):
 
     def _defer_heads(self, root: Any, frame: FrameType | None) -> None:
         torch = self._torch
-        heads = dict(_heads(torch, root))
+        heads = dict(heads_of(torch, root))
         if not heads:
             self._unsuited = f"no `Linear` of `{type(root).__name__}` may compute its logits later"
         elif self.argument == "cce" and not all(one.weight.is_cuda for one in heads.values()):
@@ -283,7 +283,7 @@ def _described(logits: Any) -> str:
     return f"{count} × {classes} logits in {str(logits.dtype).removeprefix('torch.')}"
 
 
-def _heads(torch: Any, root: Any) -> list[tuple[str, Any]]:
+def heads_of(torch: Any, root: Any) -> list[tuple[str, Any]]:
     """The modules that compute logits, with their names: what a model of transformers says, or
     the widest of the `Linear` outside of repeated blocks."""
     linear = torch.nn.Linear
