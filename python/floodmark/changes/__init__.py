@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from floodmark import _core
+from floodmark.changes.adapters import Adapters
 from floodmark.changes.allocator_settings import AllocatorSettings
 from floodmark.changes.attention import SdpaAttention
 from floodmark.changes.change import Change
@@ -64,6 +65,8 @@ _CLASSES: tuple[type[Change], ...] = (
     Autocast,
     Bf16Parameters,
     Sharding,
+    # After `fsdp`: adapters are sharded too, so they are there first.
+    Adapters,
     Compilation,
 )
 

@@ -132,8 +132,8 @@ class LeanOptimizer(ReplacedOptimizer):
         defined["matrices"] = matrices
         return Replacement(
             defined[f"MuonBeside{kind.__name__}"],
-            f"{count} weights of {found.described(len(found.blocks))}, the rest by "
-            f"`{kind.__name__}`",
+            f"`Muon` for {count} weights of {found.described(len(found.blocks))}, "
+            f"`{kind.__name__}` for the rest",
             _muon_patch(root, found, code, kind),
             takes_how=True,
         )
@@ -145,7 +145,7 @@ def _adafactor(kind: Any) -> Replacement:
     code = _ADAFACTOR.format(kind=kind.__name__, weight_decay=weight_decay)
     return Replacement(
         definitions(code, "adafactor")[name],
-        f"`{kind.__name__}`",
+        f"`Adafactor` in place of `{kind.__name__}`",
         before_training(next(callers(), None)) + code + assignments(kind, name),
         takes_how=True,
     )

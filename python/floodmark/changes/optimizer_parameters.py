@@ -37,6 +37,25 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     return change(value)
 
 
+def replaced(params: list[Any], change: Callable[[Any], list[Any]]) -> list[Any]:
+    """The argument of an optimizer with several tensors, or none, in place of each.
+
+    A group that would have none keeps its own: torch wants parameters.
+    """
+    found: list[Any] = []
+    for one in params:
+        if isinstance(one, dict):
+            inner = one["params"]
+            found.append(
+                {**one, "params": replaced(inner if isinstance(inner, list) else [inner], change)}
+            )
+        elif isinstance(one, tuple):
+            found += [(f"{one[0]}.{at}", new) for at, new in enumerate(change(one[1]))]
+        else:
+            found += change(one)
+    return found or params
+
+
 def tensors_in(value: Any) -> list[Any]:
     """The tensors in the argument of an optimizer."""
     found: list[Any] = []

@@ -150,16 +150,32 @@ def test_neither_logits_nor_their_gradient_are_ever_whole(programs):
 
 def test_adafactor_keeps_a_row_and_a_column_of_each_matrix(programs, unchanged):
     report, peak = compare(programs, "optimizer=adafactor", before_optimizer)
-    assert (report["target"], report["numerics"]) == ("`AdamW`", "training")
+    assert (report["target"], report["numerics"]) == ("`Adafactor` in place of `AdamW`", "training")
     # Nothing is left of two states of 48 MiB.
     assert unchanged - peak > 90 * MIB
 
 
 def test_muon_keeps_one_state_of_each_matrix(programs, unchanged):
     report, peak = compare(programs, "optimizer=muon", before_optimizer)
-    assert report["target"] == "12 weights of 6 × Block, the rest by `AdamW`"
+    assert report["target"] == "`Muon` for 12 weights of 6 × Block, `AdamW` for the rest"
     # One state of 48 MiB in place of two.
     assert unchanged - peak > 45 * MIB
+
+
+def test_adapters_leave_neither_gradients_nor_states_of_weights(programs, unchanged):
+    report, peak = compare(programs, "adapters=lora:8", before_optimizer)
+    assert report["target"] == "12 × Linear in 6 × Block"
+    # Two states of 48 MiB; at the peak, the first gradients are there.
+    assert unchanged - peak > 100 * MIB
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("bitsandbytes") is None, reason="`bitsandbytes` is not installed")
+def test_weights_beside_adapters_are_in_4_bits(programs, unchanged):
+    report, peak = compare(programs, "adapters=qlora:8", before_optimizer)
+    assert report["target"] == "12 × Linear in 6 × Block"
+    # Of weights of 48 MiB an eighth is left, too.
+    assert unchanged - peak > (100 + 38) * MIB
 
 
 @pytest.mark.slow
@@ -175,6 +191,7 @@ def test_muon_keeps_one_state_of_each_matrix(programs, unchanged):
         ("optimizer-in-backward", after_optimizer),
         ("offload-activations", before_optimizer),
         ("autocast=bf16", before_optimizer),
+        ("adapters=dora:8", before_optimizer),
         ("bf16-parameters", before_optimizer),
         ("allocator=expandable_segments:True", at_the_top),
     ],
@@ -245,6 +262,9 @@ mine.train()
         "offload-optimizer-states",
         "autocast=bf16",
         "bf16-parameters",
+        "optimizer=adafactor",
+        "optimizer=muon",
+        "adapters=lora:8",
     ],
 )
 def test_patches_for_a_trainer_go_before_its_training(programs, change):
