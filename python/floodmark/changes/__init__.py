@@ -25,9 +25,9 @@ from floodmark.changes.chunked_mlp import ChunkedMlp
 from floodmark.changes.compilation import Compilation
 from floodmark.changes.eight_bit_states import EightBitStates
 from floodmark.changes.graphs import NoGrad
-from floodmark.changes.lean_optimizers import LeanOptimizer
 from floodmark.changes.kept_logits import KeptLogits
 from floodmark.changes.kv_cache import KvCache
+from floodmark.changes.lean_optimizers import LeanOptimizer
 from floodmark.changes.offloaded_states import OffloadedStates
 from floodmark.changes.offloading import Offloading
 from floodmark.changes.optimizer_in_backward import OptimizerInBackward

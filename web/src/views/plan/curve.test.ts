@@ -14,7 +14,7 @@ const TRIES = [
   tried(["a"], 90, 1.1),
   tried(["c"], 99, null),
 ];
-const found = { capacity: 70, tries: TRIES, plan: null } as unknown as Plan;
+const found = { capacity: 70, tries: TRIES, plan: null, floor_try: null } as unknown as Plan;
 const size = { width: 500, height: 280 };
 
 describe("tries", () => {
@@ -25,6 +25,11 @@ describe("tries", () => {
 
   it("begin with the plan where there is one", () => {
     const names = orderedTries({ ...found, plan: tried(["a", "b"], 60, 1.3) });
+    expect(names.map((one) => one.changes.join("+"))).toEqual(["a+b", "", "c", "a", "b"]);
+  });
+
+  it("begin with what needs the least where nothing fits", () => {
+    const names = orderedTries({ ...found, floor_try: tried(["a", "b"], 60, 1.3) });
     expect(names.map((one) => one.changes.join("+"))).toEqual(["a+b", "", "c", "a", "b"]);
   });
 

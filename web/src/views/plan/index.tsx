@@ -15,6 +15,7 @@ import {
   verdict,
 } from "../../render/plan_words";
 import type { View } from "../view";
+import { ChangeNames } from "./change_names";
 import { Changes } from "./changes";
 import { Curve } from "./curve";
 import "./plan.css";
@@ -34,12 +35,13 @@ function Shown({ found }: { found: Plan }) {
       <div class="plan-columns">
         <div>
           <Tries {...point} />
-          <Filling found={found} />
+          {found.plan && <Filling found={found} />}
           <LeftOut found={found} />
         </div>
         <div>
           {found.tries.length > 1 && <Curve {...point} />}
           <Changes found={found} />
+          {!found.plan && <Filling found={found} />}
         </div>
       </div>
     </div>
@@ -104,7 +106,9 @@ function LeftOut({ found }: { found: Plan }) {
       <dl class="figures">
         {found.left_out.map((one) => (
           <div key={one.changes}>
-            <dt>{one.changes}</dt>
+            <dt>
+              <ChangeNames changes={one.changes.split(" + ")} />
+            </dt>
             <dd>
               <ChangeText text={one.reason} />
             </dd>
@@ -112,7 +116,9 @@ function LeftOut({ found }: { found: Plan }) {
         ))}
         {found.not_tried.map((changes) => (
           <div key={changes}>
-            <dt>{changes}</dt>
+            <dt>
+              <ChangeNames changes={changes.split(" + ")} />
+            </dt>
             <dd>there was no time to try it</dd>
           </div>
         ))}

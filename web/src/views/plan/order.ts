@@ -1,10 +1,15 @@
-// Orders the tries: the plan, the program without changes, single changes, combinations.
+// Orders the tries: the plan, or what needs the least; the program without changes, single changes, combinations.
 
 import type { Plan, PlanTry } from "../../api/types.gen";
 
+/** The try that the answer is about: the plan, or without one what needs the least. */
+export function firstTry(found: Plan): PlanTry | null {
+  return found.plan ?? found.floor_try;
+}
+
 export function orderedTries(found: Plan): PlanTry[] {
   const group = (tried: PlanTry) =>
-    isSameTry(tried, found.plan) ? -1 : Math.min(2, tried.changes.length);
+    isSameTry(tried, firstTry(found)) ? -1 : Math.min(2, tried.changes.length);
   return [...found.tries].sort(
     (one, other) => group(one) - group(other) || other.needed - one.needed,
   );

@@ -1,10 +1,10 @@
 // The list of tries: needed memory as a bar against that of the GPU, and the cost.
 
-import { Fragment } from "preact";
 import type { Plan, PlanTry } from "../../api/types.gen";
 import { formatBytes } from "../../base/bytes";
 import { fitWords, formatMultiple, tryName } from "../../render/plan_words";
-import { isSameTry, orderedTries } from "./order";
+import { ChangeNames } from "./change_names";
+import { firstTry, isSameTry, orderedTries } from "./order";
 
 export interface TriesProps {
   readonly found: Plan;
@@ -74,9 +74,11 @@ function Line({ tried, found, widest, isPointed, onPoint }: LineProps) {
     <tr class={kinds} onMouseEnter={() => onPoint(tried)}>
       <th scope="row">
         <span class="plan-name">
-          <Breakable text={tryName(tried)} />
-        </span>
-        {isPlan && <span class="tag">the plan</span>}
+          {tried.changes.length > 0 ? <ChangeNames changes={tried.changes} /> : tryName(tried)}
+        </span>{" "}
+        {isSameTry(tried, firstTry(found)) && (
+          <span class="tag">{isPlan ? "the plan" : "the least"}</span>
+        )}
       </th>
       <td>
         <span class="plan-bar" aria-hidden="true">
@@ -96,21 +98,5 @@ function Line({ tried, found, widest, isPointed, onPoint }: LineProps) {
       <td class="number">{formatMultiple(tried.slow_down)}</td>
       <td>{tried.numerics}</td>
     </tr>
-  );
-}
-
-/** Allows a line break after `=`, so that a long setting is not broken inside a word. */
-function Breakable({ text }: { text: string }) {
-  const [first, ...rest] = text.split("=");
-  return (
-    <>
-      {first}
-      {rest.map((part) => (
-        <Fragment key={part}>
-          =<wbr />
-          {part}
-        </Fragment>
-      ))}
-    </>
   );
 }
