@@ -50,13 +50,13 @@ def pasted(source: str, patch: str) -> str:
     )
     places = {
         "# at the top of the program": (torch.lineno - 1, 0),
-        "# after the model is made": (optimizer.lineno - 1, optimizer.col_offset),
         "# after the optimizer is made": (optimizer.end_lineno or 0, optimizer.col_offset),
     }
+    before = (optimizer.lineno - 1, optimizer.col_offset)
     pasted_at: dict[int, list[str]] = {}
     for part in re.split(r"\n(?=# [a-z0-9-]+(?:=\S+)?: )", patch):
         said = part.splitlines()[1]
-        line, indent = next(at for place, at in places.items() if said.startswith(place))
+        line, indent = next((at for place, at in places.items() if said.startswith(place)), before)
         code = textwrap.indent(part.strip(), " " * indent).splitlines()
         pasted_at.setdefault(line, []).extend([*code, ""])
     lines = source.splitlines()
