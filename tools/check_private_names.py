@@ -43,6 +43,10 @@ ALLOWED = {
         {"_attn_implementation"},
         "how a model of transformers computes its attention, which nothing else says",
     ),
+    "changes/kv_cache.py": (
+        {"_supports_default_dynamic_cache"},
+        "whether a model of transformers has the usual cache, which nothing else says",
+    ),
     "estimate/phantom/autotuning.py": ({"_bench"}, "measures one configuration in Triton"),
     "plugins/_te_casts.py": (
         {"_data", "_transpose", "_transpose_invalid", "_INNER_TENSORS"},
