@@ -11,8 +11,9 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
+from floodmark.changes.calls import Calls
 from floodmark.changes.change import Change, Numerics
-from floodmark.changes.pasted_code import before_training, model_name
+from floodmark.changes.pasted_code import before_calls, model_name
 from floodmark.changes.repeated_blocks import indexed, joined
 
 _SET = "set_attn_implementation"
@@ -24,7 +25,11 @@ class SdpaAttention(Change):
     """Has models of transformers call `scaled_dot_product_attention`."""
 
     name = "attention"
+    calls = Calls.ALL
     numerics: Numerics = "rounding"
+
+    def attach(self, torch: Any) -> None:
+        self._torch = torch
 
     def prepare(self, root: Any, frame: FrameType | None) -> None:
         if self.target or self.reason:
@@ -53,14 +58,14 @@ class SdpaAttention(Change):
             self.numerics = "changed"
         written = indexed(joined(model_name(root, frame), name))
         self.target = f"`{type(model).__name__}`"
-        self.patch = f'{before_training(frame)}{written}.{_SET}("sdpa")\n'
+        self.patch = f'{before_calls(self._torch, root, frame)}{written}.{_SET}("sdpa")\n'
 
     def _called(self, _model: Any, _args: Any, kwargs: dict[str, Any]) -> None:
         if kwargs.get("output_attentions"):
             self.give_up("the program asks for the weights of the attention")
 
     def nothing_found(self) -> str:
-        return "no model of transformers was called that is trained"
+        return "no model of transformers was called"
 
 
 def _unsuited(model: Any) -> str:

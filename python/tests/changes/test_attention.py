@@ -94,6 +94,19 @@ def test_a_program_that_asks_for_weights_gets_them():
     assert "asks for the weights" in applied.reports()[0]["reason"]
 
 
+def test_a_model_that_generates_uses_the_attention_of_torch():
+    model = causal().eval()
+    tokens = torch.arange(8).reshape(1, 8)
+    expected = model.generate(tokens, max_new_tokens=4, do_sample=False, pad_token_id=0)
+    with changes.apply_changes(["attention=sdpa"]) as applied:
+        found = model.generate(tokens, max_new_tokens=4, do_sample=False, pad_token_id=0)
+        assert model.config._attn_implementation == "sdpa"
+    assert torch.equal(found, expected)
+    (report,) = applied.reports()
+    assert report["target"] == "`LlamaForCausalLM`"
+    assert "# after the model is made\n" in report["patch"]
+
+
 def test_dropout_draws_other_random_numbers():
     model = causal(attention_dropout=0.1)
     with changes.apply_changes(["attention=sdpa"]) as applied:
