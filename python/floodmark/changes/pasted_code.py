@@ -46,7 +46,8 @@ def model_name(root: Any, frame: FrameType | None) -> str:
     trainer = _trainer(_frames_from(frame))
     if trainer is not None:
         return f"{trainer_name(trainer, frame)}.model"
-    return _name_of(root, _frames_from(frame)) or "model"
+    name = _name_of(root, _frames_from(frame)) or _attribute_with(root, _frames_from(frame))
+    return name or "model"
 
 
 def trainer_name(trainer: Any, frame: FrameType | None) -> str:
@@ -146,6 +147,17 @@ def _name_of(value: object, frames: Iterator[FrameType]) -> str:
         for name, held in _locals_of(frame).items():
             if held is value and name.isidentifier() and name not in ("self", "module"):
                 return name
+    return ""
+
+
+def _attribute_with(value: object, frames: Iterator[FrameType]) -> str:
+    """The attribute of the program's objects that holds a value: `pipe.model`; empty if none."""
+    for frame in filter(_is_of_program, frames):
+        for name, owner in _locals_of(frame).items():
+            attributes = getattr(owner, "__dict__", {}) if name.isidentifier() else {}
+            for attribute, held in dict(attributes).items():
+                if held is value and name not in ("self", "module") and attribute.isidentifier():
+                    return f"{name}.{attribute}"
     return ""
 
 

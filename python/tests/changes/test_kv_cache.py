@@ -90,6 +90,27 @@ def test_the_patch_does_the_same_and_the_change_is_undone(model, caches):
     assert pasted.generation_config.disable_compile
 
 
+class Writer:
+    """An object of the program that has the model, as a pipeline has it."""
+
+    def __init__(self, model):
+        self.lm = model
+
+    def write(self):
+        return self.lm.generate(TOKENS, max_new_tokens=8, do_sample=False, pad_token_id=0)
+
+
+def test_the_patch_names_the_attribute_that_has_the_model(model):
+    writer = Writer(model)
+    del model
+    with changes.apply_changes(STATIC) as applied:
+        expected = writer.write()
+    (report,) = applied.reports()
+    assert "writer.lm.generation_config.cache_implementation" in report["patch"]
+    exec(report["patch"], {"torch": torch, "writer": writer})
+    assert torch.equal(writer.write(), expected)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
