@@ -58,10 +58,12 @@ class KeptLogits(Change):
         self._watched = _watched_logits(torch, self._count, self._read_others)
         #: The shape of the token ids of this call, where the model is not one of transformers.
         self._tokens: Any = None
+        self._unseen = "no language model was called"
         when_optimizer_is_made(self, torch, self._refuse)
 
     def prepare(self, root: Any, frame: FrameType | None) -> None:
-        if self.target or self.reason or self._is_trained(root):
+        is_prepared = bool(self.patch)
+        if is_prepared or self.reason or self._is_trained(root):
             return
         model = model_name(root, frame)
         asked = (
@@ -74,9 +76,10 @@ class KeptLogits(Change):
             self._ask(found[1], indexed(joined(model, found[0])))
         else:
             self._cut(root, model)
-        first = "-1" if self._count == 1 else f"-{self._count}:"
-        place = before_calls(self._torch, root, frame)
-        self.patch = place + _ONLY.format(first=first) + self.patch
+        if self.patch:
+            first = "-1" if self._count == 1 else f"-{self._count}:"
+            place = before_calls(self._torch, root, frame)
+            self.patch = place + _ONLY.format(first=first) + self.patch
 
     def _is_trained(self, root: Any) -> bool:
         is_trained = calls_of(self._torch, root) is Calls.TRAINING
@@ -143,7 +146,7 @@ class KeptLogits(Change):
         sizes = {one.num_embeddings for one in embeddings}
         heads = [(name, one) for name, one in heads_of(torch, root) if one.out_features in sizes]
         if len(heads) != 1:
-            self.reason = f"`{kind}` has no `Linear` with the outputs of a vocabulary at its end"
+            self._unseen = f"`{kind}` has no `Linear` with the outputs of a vocabulary at its end"
             return
         ((name, head),) = heads
         code = _OF_HEAD.format(count=self._count)
@@ -181,7 +184,7 @@ class KeptLogits(Change):
         return is_matrix and value.dtype in (torch.int64, torch.int32)
 
     def nothing_found(self) -> str:
-        return "no language model was called"
+        return self._unseen
 
 
 def _watched_logits(torch: Any, count: int, on_others: Callable[[], None]) -> Any:

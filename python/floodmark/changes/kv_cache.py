@@ -10,6 +10,7 @@ alone. Sees: `generate` of models of transformers.
 from __future__ import annotations
 
 import sys
+import weakref
 from functools import wraps
 from types import FrameType, ModuleType
 from typing import Any
@@ -57,7 +58,7 @@ class KvCache(Change):
         super().__init__(argument)
         self.numerics = _NUMERICS[argument]
         self.slows = argument != "static"
-        self._models: set[int] = set()
+        self._models: Any = weakref.WeakSet()
         self._unseen = "the program does not call `generate` of transformers"
 
     def attach(self, torch: Any) -> None:  # noqa: ARG002
@@ -81,14 +82,14 @@ class KvCache(Change):
         if self.reason:
             return
         given = kwargs.get("generation_config", args[1] if len(args) > 1 else None)
-        is_new = id(model) not in self._models
+        is_new = model not in self._models
         reason = self._unsuited(model, _Options(kwargs, given, model if is_new else None))
         if reason and self.target:
             self.give_up(reason)
         elif reason:
             self.reason = reason
         elif is_new:
-            self._models.add(id(model))
+            self._models.add(model)
             self._set(model, f"{model_name(model, frame)}.generation_config")
 
     def _unsuited(self, model: Any, options: _Options) -> str:

@@ -137,9 +137,17 @@ def test_losses_and_wishes_of_the_program_are_left_alone():
     assert applied.reports()[0]["reason"] == expected
 
 
-def test_labels_of_a_later_call_end_it(model):
-    if isinstance(model, TokenModel):
-        pytest.skip("it computes no loss")
+def test_other_models_may_be_called_before(model):
+    with torch.no_grad(), changes.apply_changes(["logits-to-keep"]) as applied:
+        nn.Linear(2, 2)(torch.ones(2))
+        assert logits_of(model).shape == (2, 1, 64)
+    (report,) = applied.reports()
+    assert report["target"].endswith(f"of `{type(model).__name__}` alone")
+    assert "model." in report["patch"]
+
+
+def test_labels_of_a_later_call_end_it():
+    model = gpt2().eval()
     with torch.no_grad(), changes.apply_changes(["logits-to-keep"]) as applied:
         logits_of(model)
         assert logits_of(model, labels=TOKENS).shape == (2, 6, 64)
