@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from importlib.util import find_spec
 
 import pytest
-from support.phantoms import needs_cuda_build, own_caches
+from support.phantoms import estimate, needs_cuda_build
 
 pytestmark = needs_cuda_build
 
@@ -53,15 +52,6 @@ def after_optimizer(patch: str) -> str:
 
 def at_the_top(patch: str) -> str:
     return patch + PROGRAM
-
-
-def estimate(programs, source, *words):
-    programs.write(source, "train.py")
-    words = ("estimate", "--json", "-q", "-o", "a.flood", "--force", *words, "train.py")
-    done = programs.floodmark(*words, env=own_caches(programs.folder))
-    found = json.loads(done.stdout)
-    assert found["fits"], done.stderr
-    return found
 
 
 def compare(programs, change, paste, *words):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,3 +23,13 @@ def own_caches(folder: Path) -> dict[str, str]:
     """Variables for compilers: what other processes compile, or have left, is not used."""
     names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
     return {name: str(folder / name.lower()) for name in names}
+
+
+def estimate(programs: Any, source: str, *words: str) -> Any:
+    """The estimate of a program's source, which fits, as JSON."""
+    programs.write(source, "train.py")
+    words = ("estimate", "--json", "-q", "-o", "a.flood", "--force", *words, "train.py")
+    done = programs.floodmark(*words, env=own_caches(programs.folder))
+    found = json.loads(done.stdout)
+    assert found["fits"], done.stderr
+    return found
