@@ -107,12 +107,12 @@ class KvCache(Change):
             return f"`{kind}` has a cache of its own"
         if self.argument == "static" and any(options.value(name) for name in _ASSISTED):
             return "assisted generation needs a cache that can become shorter"
+        if self.argument != "static" and model.config.is_encoder_decoder:
+            return f"`{kind}` has an encoder: transformers has only a static cache for it"
         if self.argument == "offloaded" and model.device.type == "cpu":
             return f"`{kind}` is on the CPU, and so is its cache"
         if self.argument == "quantized" and _backend() is None:
             return "neither `optimum-quanto` nor `hqq` is installed"
-        if self.argument == "quantized" and model.config.is_encoder_decoder:
-            return f"`{kind}` has an encoder, whose keys and values are not quantized"
         return ""
 
     def _set(self, model: Any, written: str) -> None:

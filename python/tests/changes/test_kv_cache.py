@@ -157,6 +157,20 @@ def test_what_cannot_be_is_said(model):
     assert reason_of(applied) == "`LlamaForCausalLM` is on the CPU, and so is its cache"
 
 
+def test_a_model_with_an_encoder_has_a_static_cache_alone():
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2}
+    config = transformers.T5Config(vocab_size=64, decoder_start_token_id=0, **sizes)
+    torch.manual_seed(0)
+    model = transformers.T5ForConditionalGeneration(config).eval()
+    expected = generated(model)
+    with changes.apply_changes(STATIC) as applied:
+        assert torch.equal(generated(model), expected)
+    assert applied.reports()[0]["target"] == "`generate` of `T5ForConditionalGeneration`"
+    with changes.apply_changes(["kv-cache=offloaded"]) as applied:
+        assert torch.equal(generated(model), expected)
+    assert "has an encoder: transformers has only a static cache" in reason_of(applied)
+
+
 @pytest.mark.skipif(any(map(is_installed, ("optimum.quanto", "hqq"))), reason="one is installed")
 def test_a_quantized_cache_needs_a_library(model):
     expected = generated(model)
