@@ -24,6 +24,7 @@ from floodmark.changes.chunked_loss import ChunkedLoss
 from floodmark.changes.chunked_mlp import ChunkedMlp
 from floodmark.changes.compilation import Compilation
 from floodmark.changes.eight_bit_states import EightBitStates
+from floodmark.changes.free_gradients import FreeGradients
 from floodmark.changes.graphs import NoGrad
 from floodmark.changes.kept_logits import KeptLogits
 from floodmark.changes.kv_cache import KvCache
@@ -31,7 +32,7 @@ from floodmark.changes.lean_optimizers import LeanOptimizer
 from floodmark.changes.offloaded_states import OffloadedStates
 from floodmark.changes.offloading import Offloading
 from floodmark.changes.optimizer_in_backward import OptimizerInBackward
-from floodmark.changes.optimizers import Foreach, FreeGradients, Fused
+from floodmark.changes.optimizers import Foreach, Fused
 from floodmark.changes.outermost_calls import watch_outermost_calls
 from floodmark.changes.precision import Autocast, Bf16Parameters
 from floodmark.changes.sharding import Sharding
@@ -49,13 +50,13 @@ _CLASSES: tuple[type[Change], ...] = (
     LeanOptimizer,
     Fused,
     Foreach,
-    # Before `free-gradients`: it puts gradients back after a step.
-    OffloadedStates,
+    # Before `offload-optimizer-states`, which hides gradients from a step.
     FreeGradients,
     NoGrad,
     KeptLogits,
     KvCache,
     ChannelsLast,
+    OffloadedStates,
     ChunkedLoss,
     SdpaAttention,
     Checkpointing,

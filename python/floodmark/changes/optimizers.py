@@ -1,7 +1,6 @@
-"""Changes of optimizers: `foreach=off`, `fused`, `free-gradients`; updates of one parameter.
+"""Changes of optimizers: `foreach=off`, `fused`; updates of one parameter.
 
-Sees: the constructors of `torch.optim`, `zero_grad` and `step`. Optimizers of other libraries are
-left alone.
+Sees: the constructors of `torch.optim`, and `step`. Optimizers of other libraries are left alone.
 """
 
 from __future__ import annotations
@@ -45,9 +44,10 @@ def update_one(optimizer: Any, group: dict[str, Any], parameter: Any) -> None:
 
 
 def watch_steps(
-    before: Callable[[Any, Any, Any], None], after: Callable[[Any, Any, Any], None]
+    before: Callable[[Any, Any, Any], None] | None = None,
+    after: Callable[[Any, Any, Any], None] | None = None,
 ) -> Callable[[], None]:
-    """Call both around every step of an optimizer, until what is returned is called."""
+    """Call these around every step of an optimizer, until what is returned is called."""
     from torch.optim import optimizer as optimizers
 
     is_over = False
@@ -66,10 +66,11 @@ def watch_steps(
 
         return called
 
-    handles = (
-        optimizers.register_optimizer_step_pre_hook(hook(before)),
-        optimizers.register_optimizer_step_post_hook(hook(after)),
-    )
+    handles = []
+    if before is not None:
+        handles.append(optimizers.register_optimizer_step_pre_hook(hook(before)))
+    if after is not None:
+        handles.append(optimizers.register_optimizer_step_post_hook(hook(after)))
 
     def end() -> None:
         nonlocal is_over
@@ -172,52 +173,3 @@ class Fused(_Constructors):
         kwargs["fused"] = True
         kwargs["foreach"] = False
         self._applied(optimizer, "fused=True", fused=True, foreach=False)
-
-
-_FREE = """\
-def free_gradients(optimizer, args, kwargs):
-    optimizer.zero_grad(set_to_none=True)
-
-"""
-
-_USE_FREE = "optimizer.register_step_post_hook(free_gradients)\n"
-
-
-class FreeGradients(Change):
-    """Frees gradients after each step of an optimizer, not only before the next backward pass."""
-
-    name = "free-gradients"
-
-    def attach(self, torch: Any) -> None:
-        from torch.optim import optimizer as optimizers
-
-        self._zeroed: set[int] = set()
-        original = torch.optim.Optimizer.zero_grad
-        after_module = torch.nn.Module.zero_grad
-
-        @wraps(original)
-        def zero_grad(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            self._zeroed.add(id(optimizer))
-            original(optimizer, *args, **kwargs)
-
-        @wraps(after_module)
-        def module_zero_grad(module: Any, *args: Any, **kwargs: Any) -> None:
-            self._zeroed.add(0)
-            after_module(module, *args, **kwargs)
-
-        self.replace(torch.optim.Optimizer, "zero_grad", zero_grad)
-        self.replace(torch.nn.Module, "zero_grad", module_zero_grad)
-
-        def free(optimizer: Any, *_: object) -> None:
-            # A program that never sets gradients to zero may want them.
-            if id(optimizer) in self._zeroed or 0 in self._zeroed:
-                original(optimizer, set_to_none=True)
-                self.target = f"`{type(optimizer).__name__}`"
-                self.patch = self.patch or for_optimizer(
-                    optimizer, _FREE, _USE_FREE, callback="FreeGradients"
-                )
-
-        self.on_exit(optimizers.register_optimizer_step_post_hook(free).remove)
-
-    def nothing_found(self) -> str:
-        return "no optimizer made a step after `zero_grad`"

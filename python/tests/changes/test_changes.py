@@ -399,17 +399,6 @@ def test_an_optimizer_is_fused():
         torch.testing.assert_close(one, other)
 
 
-def test_gradients_are_freed_after_the_step():
-    model = Model()
-    with changes.apply_changes(["free-gradients"]) as applied:
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        optimizer.zero_grad()
-        model(torch.randn(4, 8)).sum().backward()
-        optimizer.step()
-        assert all(parameter.grad is None for parameter in model.parameters())
-    assert report_of(applied)["target"] == "`SGD`"
-
-
 def test_parameters_become_bf16_and_the_optimizer_still_has_them():
     model = Model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

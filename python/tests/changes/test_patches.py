@@ -78,6 +78,19 @@ def test_offloaded_optimizer_states_leave_the_gpu(programs, unchanged):
     assert unchanged - peak == 96 * MIB
 
 
+def test_gradients_of_zeros_are_freed(programs):
+    zeroes = PROGRAM.replace("zero_grad()", "zero_grad(set_to_none=False)")
+    before = estimate(programs, zeroes)["peak_allocated"]
+    changed = estimate(programs, zeroes, "--with", "free-gradients")
+    (report,) = changed["changes"]
+    assert (report["target"], report["numerics"]) == ("`AdamW`", "same")
+    pasted = estimate(programs, zeroes.replace(LOOP, report["patch"] + LOOP))
+    peaks = [(found["peak_allocated"], found["peak_reserved"]) for found in (changed, pasted)]
+    assert peaks[0] == peaks[1]
+    # 48 MiB of zeros, through the forward pass and the first block of the backward pass.
+    assert before - peaks[0][0] > 30 * MIB
+
+
 def test_updates_in_the_backward_pass_leave_neither_gradients_nor_states(programs, unchanged):
     report, peak = compare(programs, "optimizer-in-backward=offload", after_optimizer)
     assert report["host_bytes"] == 3 * 96 * MIB
