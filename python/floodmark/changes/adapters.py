@@ -47,7 +47,7 @@ class Adapters(Change):
             adapted = params if torch.is_tensor(params) else self._adapted(params)
             init(optimizer, adapted, *args, **kwargs)
             if adapted is not params:
-                self._give_back_at_exit(optimizer, params)
+                self._restore_groups_at_exit(optimizer, params)
 
         self.replace(base, "__init__", changed)
 
@@ -69,19 +69,19 @@ class Adapters(Change):
         alive = [one() for one in adapters]
         return [one for one in alive if one is not None and id(one) not in given]
 
-    def _give_back_at_exit(self, optimizer: Any, params: Any) -> None:
+    def _restore_groups_at_exit(self, optimizer: Any, params: Any) -> None:
         groups = params if isinstance(params[0], dict) else [params]
         before = [[weakref.ref(one) for one in tensors_in(group)] for group in groups]
         reference = weakref.ref(optimizer)
 
-        def give_back() -> None:
+        def restore() -> None:
             found = getattr(reference(), "param_groups", [])
             for group, references in zip(found, before, strict=False):
                 alive = [one() for one in references]
                 group["params"] = [one for one in alive if one is not None]
 
         if self._kind != "qlora":
-            self.on_exit(give_back)
+            self.on_exit(restore)
 
     def _adapt_model_of(self, given: list[Any]) -> None:
         torch = self._torch
