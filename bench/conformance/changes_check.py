@@ -43,7 +43,13 @@ CHANGES = (
     "offload-activations=async",
     "autocast=bf16",
     "optimizer-states=8bit",
+    "optimizer-states=paged-8bit",
     "bf16-parameters",
+    "optimizer=adafactor",
+    "optimizer=muon",
+    "adapters=lora:16",
+    "adapters=dora:16",
+    "adapters=qlora:16",
     "compile",
     "fsdp=2",
 )

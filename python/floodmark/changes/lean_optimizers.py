@@ -96,6 +96,8 @@ class LeanOptimizer(ReplacedOptimizer):
     """Trains by Adafactor, or by Muon beside Adam."""
 
     name = "optimizer"
+    # Adafactor waits for the length of each parameter, and Muon has products of matrices.
+    slows = True
     numerics = "training"
 
     def __init__(self, argument: str = "") -> None:
