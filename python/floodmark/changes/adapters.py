@@ -50,6 +50,30 @@ class Adapters(Change):
                 self._restore_groups_at_exit(optimizer, params)
 
         self.replace(base, "__init__", changed)
+        self._watch_checkpoints(torch)
+
+    def _watch_checkpoints(self, torch: Any) -> None:
+        """Give up at a checkpoint that would compute no gradients, so that a loss has none."""
+        from torch.utils.checkpoint import CheckpointFunction
+
+        original = CheckpointFunction.apply
+
+        def apply(*args: Any) -> Any:
+            floats = [one for one in args if torch.is_tensor(one) and one.is_floating_point()]
+            has_gradient = any(one.requires_grad for one in floats)
+            if self.target and torch.is_grad_enabled() and not has_gradient:
+                self.give_up(
+                    "a checkpoint with `use_reentrant=True` needs an input with a gradient, which "
+                    "frozen embeddings do not give: use `use_reentrant=False`"
+                )
+                # The rest of this step goes on without the embeddings.
+                args = tuple(
+                    one.detach().requires_grad_() if any(one is other for other in floats) else one
+                    for one in args
+                )
+            return original(*args)
+
+        self.replace(CheckpointFunction, "apply", staticmethod(apply))
 
     def _adapted(self, params: Any) -> Any:
         """The same with adapters in place of what they belong to."""
@@ -147,8 +171,10 @@ class Adapters(Change):
             adapters = [weakref.ref(own[name]) for name in _NAMES if name in own]
             self._instead[id(weight())][1].extend(adapters)
             handles.append((weakref.ref(linear), handle))
-        if self._kind != "qlora":
-            self.on_exit(lambda: _remove(handles, trained))
+        if self._kind == "qlora":
+            # Weights in 4 bits stay as they are.
+            handles.clear()
+        self.on_exit(lambda: _remove(handles, trained))
 
     def nothing_found(self) -> str:
         return "the program makes no optimizer"

@@ -189,6 +189,40 @@ def test_inference_of_an_encoder_uses_the_adapters():
     applied.undo()
 
 
+class Checkpointed(nn.Module):
+    def __init__(self, *, is_reentrant: bool) -> None:
+        super().__init__()
+        self.inner = model_of_blocks()
+        self.is_reentrant = is_reentrant
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.inner[0](x)
+        for block in self.inner[1]:
+            x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=self.is_reentrant)
+        return x
+
+
+def test_checkpoints_that_need_an_input_with_a_gradient_are_left_with_all_weights():
+    before = torch.utils.checkpoint.CheckpointFunction.apply
+    model = Checkpointed(is_reentrant=False)
+    optimizer, applied = adapted("lora", model)
+    losses = train(model, optimizer)
+    assert losses[-1] < losses[0]
+    assert applied.reports()[0]["target"]
+    applied.undo()
+    for kind in KINDS:
+        model = Checkpointed(is_reentrant=True)
+        optimizer, applied = adapted(kind, model)
+        losses = train(model, optimizer, steps=5)
+        assert losses[-1] < losses[0]
+        (report,) = applied.reports()
+        applied.undo()
+        assert report["target"] == ""
+        assert report["reason"].startswith("a checkpoint with `use_reentrant=True` needs an input")
+        assert all(one.requires_grad for one in model.parameters())
+    assert torch.utils.checkpoint.CheckpointFunction.apply == before
+
+
 def frozen(model):
     model[1].requires_grad_(False)
     return model
