@@ -55,6 +55,7 @@
 | `torch._C._cuda_emptyCache` | the same | 2.4 and 2.11 |
 | `nn.Module._forward_hooks` and other dictionaries of hooks | a copy without hooks | 2.11 |
 | `TransformerEncoderLayer._ff_block`, the decoder's | their MLP | 2.4 and 2.11 |
+| `torch.utils.checkpoint._CheckpointFrame` | what a backward pass computes again | 2.4 and 2.11 |
 | `torch._C._current_graph_task_id`, `_set_multithreading_enabled` | backward | 2.4 and 2.11 |
 | `torch._C._storage_Use_Count`, `Tensor._use_count` | gradients in place | 2.4 and 2.11 |
 | `Tensor._indices`, `Tensor._values`, `Tensor._nnz` | sparse tensors | 2.4 and 2.11 |
@@ -487,6 +488,11 @@ def run_backward_on_this_thread(torch: Any) -> Callable[[], None]:
     before = torch.autograd.is_multithreading_enabled()
     torch._C._set_multithreading_enabled(False)
     return lambda: torch._C._set_multithreading_enabled(before)
+
+
+def checkpoint_frame(checkpointing: Any) -> Any:
+    """The class with the function that a checkpoint computes again; None if torch has none."""
+    return getattr(checkpointing, "_CheckpointFrame", None)
 
 
 def call_after_backward(torch: Any, call: Callable[[], None]) -> None:

@@ -79,6 +79,19 @@ def install(phantom: Phantom) -> None:
         for name, slots in torch_private.COMPILER_ENTRIES.items():
             ImportWatch(name, functools.partial(_leave_in, slots, leave))
 
+        def follow() -> Callable[[], object]:
+            """Follow on this thread until the result is called, where nothing does yet."""
+            modes = torch_private.function_modes(torch)
+            torch_private.set_function_modes(modes)
+            is_followed = any(isinstance(mode, FollowValues) for mode in modes)
+            if is_followed or phantom.kernels is None:
+                return _do_nothing
+            enter()
+            return leave
+
+        checkpointing = functools.partial(_follow_recomputation, follow)
+        ImportWatch("torch.utils.checkpoint", checkpointing)
+
         def after_launch(args: Any, kwargs: Any) -> None:
             own_work(values.after_launch, args, kwargs)
 
@@ -134,6 +147,32 @@ def _without_mode(
             enter()
 
     return call
+
+
+def _follow_recomputation(
+    follow: Callable[[], Callable[[], object]], checkpointing: ModuleType
+) -> None:
+    """Follow what a backward pass computes again, on a thread of autograd.
+
+    It must read what the forward pass has read, or it computes something else.
+    """
+    frame = torch_private.checkpoint_frame(checkpointing)
+    if frame is None:
+        return
+    init = frame.__init__
+
+    def begun(self: Any, recompute: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        @functools.wraps(recompute)
+        def followed(*inputs: Any) -> None:
+            end = follow()
+            try:
+                recompute(*inputs)
+            finally:
+                end()
+
+        init(self, followed, *args, **kwargs)
+
+    frame.__init__ = begun
 
 
 def _watch_launches(jit: ModuleType, after_launch: Callable[[Any, Any], None]) -> None:
