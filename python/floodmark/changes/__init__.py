@@ -29,6 +29,7 @@ from floodmark.changes.graphs import NoGrad
 from floodmark.changes.kept_logits import KeptLogits
 from floodmark.changes.kv_cache import KvCache
 from floodmark.changes.lean_optimizers import LeanOptimizer
+from floodmark.changes.micro_batches import MicroBatches
 from floodmark.changes.offloaded_states import OffloadedStates
 from floodmark.changes.offloading import Offloading
 from floodmark.changes.optimizer_in_backward import OptimizerInBackward
@@ -61,6 +62,8 @@ _CLASSES: tuple[type[Change], ...] = (
     SdpaAttention,
     Checkpointing,
     ChunkedMlp,
+    # Inside of what casts the inputs of a model.
+    MicroBatches,
     OptimizerInBackward,
     Offloading,
     Autocast,

@@ -112,6 +112,34 @@ def test_inner_activations_of_an_mlp_exist_for_one_chunk(programs, unchanged):
     assert peak < unchanged - 200 * MIB
 
 
+def test_one_part_of_a_batch_has_activations(programs, unchanged):
+    report, peak = compare(programs, "micro-batches=4", before_optimizer)
+    assert report["target"] == "`Sequential`, batches of 4096 in 4 parts"
+    # Three quarters of the activations of 6 blocks, of which each has 40 MiB.
+    assert peak < unchanged - 170 * MIB
+
+
+#: The forward pass reads a value, and chooses by it what is computed.
+READS = """import torch
+from torch.utils.checkpoint import checkpoint
+
+def compute(x, positions):
+    if (positions == torch.arange(4, device="cuda")).all():
+        return (x * 2).tanh()
+    return x.exp().sin().cos()
+
+x = torch.randn(1 << 20, device="cuda", requires_grad=True)
+positions = torch.arange(4, device="cuda")
+checkpoint(compute, x, positions, use_reentrant=False).sum().backward()
+"""
+
+
+def test_what_is_computed_again_reads_the_same_values(programs):
+    found = estimate(programs, READS)
+    # It, its gradient, and what the forward pass and the backward pass allocate.
+    assert found["peak_allocated"] < 20 * MIB
+
+
 def test_a_model_is_sharded_over_several_gpus(programs, unchanged):
     report, peak = compare(programs, "fsdp=4", before_optimizer, "--world", "4")
     assert report["target"] == "6 × Block and the rest"
