@@ -29,6 +29,7 @@ from floodmark.changes.graphs import NoGrad
 from floodmark.changes.kept_logits import KeptLogits
 from floodmark.changes.kv_cache import KvCache
 from floodmark.changes.lean_optimizers import LeanOptimizer
+from floodmark.changes.embeddings import Embeddings
 from floodmark.changes.micro_batches import MicroBatches
 from floodmark.changes.offloaded_states import OffloadedStates
 from floodmark.changes.offloading import Offloading
@@ -60,6 +61,7 @@ _CLASSES: tuple[type[Change], ...] = (
     OffloadedStates,
     ChunkedLoss,
     SdpaAttention,
+    Embeddings,
     Checkpointing,
     ChunkedMlp,
     # Inside of what casts the inputs of a model.

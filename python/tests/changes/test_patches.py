@@ -119,25 +119,49 @@ def test_one_part_of_a_batch_has_activations(programs, unchanged):
     assert peak < unchanged - 170 * MIB
 
 
+#: One of 97 MiB, of which a batch uses few rows.
+WITH_EMBEDDING = """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Embedding(200_000, 128), nn.Tanh(), nn.Linear(128, 100)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+tokens = torch.randint(0, 200_000, (4, 512), device="cuda")
+for _ in range(3):
+    model(tokens).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("change", ["embeddings=sparse", "embeddings=frozen"])
+def test_an_embedding_has_no_gradient_of_its_size(programs, change):
+    before = estimate(programs, WITH_EMBEDDING)["peak_allocated"]
+    changed = estimate(programs, WITH_EMBEDDING, "--with", change)
+    (report,) = changed["changes"]
+    assert report["target"] == "1 × `Embedding`"
+    marker = "optimizer = "
+    pasted = estimate(programs, WITH_EMBEDDING.replace(marker, report["patch"] + marker, 1))
+    assert changed["peak_allocated"] == pasted["peak_allocated"] < before - 90 * MIB
+
+
 #: The forward pass reads a value, and chooses by it what is computed.
 READS = """import torch
 from torch.utils.checkpoint import checkpoint
 
-def compute(x, positions):
-    if (positions == torch.arange(4, device="cuda")).all():
-        return (x * 2).tanh()
-    return x.exp().sin().cos()
+def compute(x):
+    positions = torch.arange(4, device="cuda")
+    if ((positions.diff() != 1).cumsum(-1) == 0).all():
+        return x.exp().sin().cos()
+    return x.tanh()
 
 x = torch.randn(1 << 20, device="cuda", requires_grad=True)
-positions = torch.arange(4, device="cuda")
-checkpoint(compute, x, positions, use_reentrant=False).sum().backward()
+checkpoint(compute, x, use_reentrant=False).sum().backward()
 """
 
 
 def test_what_is_computed_again_reads_the_same_values(programs):
-    found = estimate(programs, READS)
-    # It, its gradient, and what the forward pass and the backward pass allocate.
-    assert found["peak_allocated"] < 20 * MIB
+    assert estimate(programs, READS)["ended"] == "done"
 
 
 def test_a_model_is_sharded_over_several_gpus(programs, unchanged):
