@@ -210,6 +210,44 @@ def test_models_that_mix_samples_are_left_whole(inner, reason):
     assert applied.reports()[0]["reason"].startswith(reason)
 
 
+class Wide(nn.Module):
+    """Has logits that `chunked-loss=head` does not compute."""
+
+    def __init__(self, *, returns_logits: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.tokens, self.head = nn.Embedding(20_000, WIDTH), nn.Linear(WIDTH, 20_000)
+        self.returns_logits = returns_logits
+
+    def forward(self, tokens):
+        logits = self.head(torch.tanh(self.tokens(tokens)))
+        loss = F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+        return (
+            (loss, logits) if self.returns_logits else (loss, loss.detach().new_ones(len(tokens)))
+        )
+
+
+@pytest.mark.parametrize("returns_logits", [False, True])
+def test_a_head_in_chunks_goes_with_parts_unless_its_logits_would_be_joined(returns_logits):
+    def gradients():
+        model.zero_grad()
+        loss = model(torch.arange(320).view(4, 80))[0]
+        loss.backward()
+        return [loss.detach(), *(one.grad for one in model.parameters())]
+
+    model = Wide(returns_logits=returns_logits)
+    expected = gradients()
+    with changes.apply_changes(["micro-batches=2", "chunked-loss=head"]) as applied:
+        torch.testing.assert_close(gradients(), expected)
+        torch.testing.assert_close(gradients(), expected)
+    of_head, of_parts = applied.reports()
+    assert of_head["target"]
+    if returns_logits:
+        assert of_parts["reason"] == "its result has a tensor of the class `Logits`"
+    else:
+        assert of_parts["target"] == "`Wide`, batches of 4 in 2 parts"
+
+
 @pytest.mark.parametrize("texts", [["chunked-mlp=2"], ["checkpoint=all"], []])
 @pytest.mark.parametrize("items", [None, 9])
 def test_a_model_of_transformers_has_the_same_loss(items, texts):
