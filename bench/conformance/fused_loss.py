@@ -246,11 +246,12 @@ def main() -> int:
         if args.only != "layers" and release(library):
             row = simulated_model(change, "h200") if args.simulated else measured_model(change)
             store(found["model"], change, where, library, row)
+            args.file.write_text(json.dumps(found, indent=1) + "\n")
     for one in PUBLISHED:
         if args.only != "model" and release(one.library):
             row = layer(one, "a100-80gb" if args.simulated else None)
             store(found["layers"], one.name(), where, one.library, row)
-    args.file.write_text(json.dumps(found, indent=1) + "\n")
+            args.file.write_text(json.dumps(found, indent=1) + "\n")
     return report(found, args.results)
 
 
