@@ -68,20 +68,28 @@ impl StepTime {
 }
 
 impl Rates {
-    /// The time of a step.
-    pub fn step_time(&self, cost: &StepCost) -> StepTime {
+    /// The time of a step. Where the host's time for it was not measured, an operator takes as long as one of the
+    /// unchanged program.
+    pub fn step_time(&self, cost: &StepCost, unchanged: Option<&StepCost>) -> StepTime {
         let is_aside = |operator: &&OperatorCost| operator.kind == OperatorKind::AsyncHostCopy;
         let of_gpu = |operator: &OperatorCost| self.gpu_seconds(operator);
         let aside: f64 = cost.operators.iter().filter(is_aside).map(of_gpu).sum();
         let gpu: f64 = cost.operators.iter().map(of_gpu).sum::<f64>() - aside;
-        let count: u64 = cost.operators.iter().map(|operator| operator.count).sum();
-        let host_nanos = match cost.host_nanos {
+        let own = product(1, operators(cost)) * self.nanos_of_operator(cost, unchanged);
+        StepTime { gpu_seconds: gpu.max(aside), host_seconds: own * 1e-9 }
+    }
+
+    /// How long the host takes for an operator.
+    fn nanos_of_operator(&self, cost: &StepCost, unchanged: Option<&StepCost>) -> f64 {
+        match cost.host_nanos {
             Some(measured) if host_bytes(cost) < MOST_COPIED => {
-                product(1, measured) + product(count, self.driver_nanos)
+                ratio(measured, operators(cost)) + product(1, self.driver_nanos)
             }
-            Some(_) | None => product(count, self.launch_nanos),
-        };
-        StepTime { gpu_seconds: gpu.max(aside), host_seconds: host_nanos * 1e-9 }
+            Some(_) | None => unchanged.map_or_else(
+                || product(1, self.launch_nanos),
+                |unchanged| self.nanos_of_operator(unchanged, None),
+            ),
+        }
     }
 
     fn gpu_seconds(&self, operator: &OperatorCost) -> f64 {
@@ -138,6 +146,11 @@ impl Reached {
     }
 }
 
+/// The number of operators of a step.
+fn operators(cost: &StepCost) -> u64 {
+    cost.operators.iter().map(|operator| operator.count).sum()
+}
+
 /// The floating-point operations of a step.
 pub fn flops(cost: &StepCost) -> u64 {
     cost.operators.iter().map(|operator| operator.flops).sum()
@@ -188,7 +201,9 @@ mod tests {
     }
 
     fn seconds(operators: Vec<OperatorCost>) -> f64 {
-        RATES.step_time(&StepCost { backward_passes: 1, operators, host_nanos: None }).seconds()
+        RATES
+            .step_time(&StepCost { backward_passes: 1, operators, host_nanos: None }, None)
+            .seconds()
     }
 
     fn is_near(seconds: f64, expected: f64) -> bool {
@@ -242,14 +257,15 @@ mod tests {
     fn where_the_host_was_measured_its_time_and_the_drivers_count() {
         let operators = vec![operator(OperatorKind::Memory, "float32", 1000, 0, 1_000)];
         let cost = StepCost { backward_passes: 1, operators, host_nanos: Some(20_000_000) };
-        let time = RATES.step_time(&cost);
+        let time = RATES.step_time(&cost, None);
         assert!(is_near(time.seconds(), 0.023), "{time:?}");
         assert!(time.is_limited_by_host());
         let copied = vec![operator(OperatorKind::HostCopy, "float32", 10, 0, 5 << 30)];
-        let cost =
+        let copying =
             StepCost { backward_passes: 1, operators: copied, host_nanos: Some(900_000_000) };
-        let time = RATES.step_time(&cost);
+        let time = RATES.step_time(&copying, Some(&cost));
         assert!(!time.is_limited_by_host(), "the copies are the GPU's: {time:?}");
+        assert!((time.host_seconds - 10.0 * 23e-6).abs() < 1e-9, "as in the other: {time:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub(super) fn peak_model(answer: &TryAnswer, rates: Option<&Rates>) -> Option<Pe
     let parts = answer.peak_parts.as_ref()?;
     let seconds = rates
         .zip(answer.cost.as_ref())
-        .map(|(rates, cost)| (rates.host_mb_per_s, rates.step_time(cost).seconds()));
+        .map(|(rates, cost)| (rates.host_mb_per_s, rates.step_time(cost, None).seconds()));
     let steps_per_gib = seconds.filter(|(_, seconds)| *seconds > 0.0).map(|(rate, seconds)| {
         #[expect(clippy::cast_precision_loss, reason = "a guess needs no more than 53 bits")]
         let bytes_a_second = rate.max(1) as f64 * 1e6;

@@ -355,16 +355,18 @@ impl<'a> Tries<'a> {
 
     /// The time of a step, where it was measured.
     pub(super) fn step_time(&self, combination: &Combination) -> Option<StepTime> {
-        let cost = self.done.get(combination)?.cost.as_ref()?;
-        self.rates.as_ref().map(|rates| rates.step_time(cost))
+        self.time_of(self.done.get(combination)?.cost.as_ref()?)
+    }
+
+    fn time_of(&self, cost: &StepCost) -> Option<StepTime> {
+        let unchanged = self.done.get::<[Change]>(&[]).and_then(|tried| tried.cost.as_ref());
+        self.rates.as_ref().map(|rates| rates.step_time(cost, unchanged))
     }
 
     /// The time of a step as a multiple of an unchanged one. Where it was not measured, that of several changes is the
     /// product of theirs, and that of some blocks is in proportion to that of all.
     pub(super) fn slow_down(&self, combination: &Combination) -> Option<f64> {
-        let seconds =
-            |cost: &StepCost| self.rates.as_ref().map(|rates| rates.step_time(cost).seconds());
-        self.multiple(combination, &seconds)
+        self.multiple(combination, &|cost| self.time_of(cost).map(|time| time.seconds()))
     }
 
     /// The floating-point operations of a step as a multiple of an unchanged one.
