@@ -24,12 +24,12 @@ from floodmark.changes.chunked_loss import ChunkedLoss
 from floodmark.changes.chunked_mlp import ChunkedMlp
 from floodmark.changes.compilation import Compilation
 from floodmark.changes.eight_bit_states import EightBitStates
+from floodmark.changes.embeddings import Embeddings
 from floodmark.changes.free_gradients import FreeGradients
 from floodmark.changes.graphs import NoGrad
 from floodmark.changes.kept_logits import KeptLogits
 from floodmark.changes.kv_cache import KvCache
 from floodmark.changes.lean_optimizers import LeanOptimizer
-from floodmark.changes.embeddings import Embeddings
 from floodmark.changes.micro_batches import MicroBatches
 from floodmark.changes.offloaded_states import OffloadedStates
 from floodmark.changes.offloading import Offloading

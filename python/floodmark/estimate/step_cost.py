@@ -57,6 +57,8 @@ class StepMeasure:
         self._allocated = 0
         #: The number of allocations of the last recorded step.
         self._allocations = 0
+        # That it was asked for is known even if no step ends.
+        self._write()
 
     def recorded_step_ended(self, torch: Any) -> None:
         """A recorded step has ended."""
@@ -155,7 +157,7 @@ class _Reads:
 
 
 def measured_in(folder: Path | None) -> str | None:
-    """The measured cost that the program's process has written, as JSON."""
+    """The cost that the program's process has written, as JSON; `null` if it measured no step."""
     if folder is None:
         return None
     try:

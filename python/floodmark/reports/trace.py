@@ -468,13 +468,14 @@ class Trace:
 
         `ended` and `error` are used if this trace has no end; `notes` are added to the answer. If a
         process has no complete trace, the answer is unknown. `cost` is the JSON of a `StepCost`
-        that was measured after the recording; `rerun` is the estimate of the same program with more
-        memory.
+        that was measured after the recording, or `null` where it was asked for and no step could be
+        measured; `rerun` is the estimate of the same program with more memory.
         """
         end = {
             "ended": ended,
             "error": error,
             "misses_process": misses_process,
+            "is_for_plan": cost is not None,
             "cost": None if cost is None else json.loads(cost),
             "notes": list(notes),
         }

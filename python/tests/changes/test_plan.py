@@ -240,10 +240,6 @@ def test_without_time_it_says_what_was_not_tried(training):
     [
         ("import torch\nraise KeyError('x')", "the program fails without changes: KeyError: 'x'"),
         ("import torch\ntorch.ones(3)", "the program allocated nothing on the GPU"),
-        (
-            "import torch\nx = torch.ones(512 << 20, device='cuda')\nx * x",
-            "the program has no backward pass",
-        ),
     ],
 )
 def test_a_program_that_cannot_be_planned_for_is_answered_clearly(programs, source, said):
@@ -253,6 +249,22 @@ def test_a_program_that_cannot_be_planned_for_is_answered_clearly(programs, sour
     assert said in done.stderr
     assert "hint: " in done.stderr
     assert done.stdout == ""
+
+
+def test_a_program_that_trains_nothing_gets_changes_of_inference_alone(training):
+    inference = TRAINING.split("optimizer =")[0] + (
+        "model.eval()\n"
+        "    for _ in range(3):\n"
+        '        print(model(torch.ones(4096, 512, device="cuda")).shape)\n'
+    )
+    training.write(inference, "score.py")
+    done, found = plan(training, "--memory", "1100MiB", "--no-cache", "score.py")
+    assert done.returncode == 0, done.stderr
+    assert "no-grad" in found["plan"]["changes"]
+    assert found["plan"]["numerics"] == "same"
+    tried = {change for one in found["tries"] for change in one["changes"]}
+    assert tried <= {"no-grad", "bf16-parameters", "allocator=expandable_segments:True"}
+    assert found["left_out"] == []
 
 
 @pytest.mark.slow

@@ -28,6 +28,8 @@ pub struct ProgramEnd {
     pub error: String,
     /// Whether a process that may have used a GPU lacks a complete trace.
     pub misses_process: bool,
+    /// Whether the cost of a step was asked for, as a plan does.
+    pub is_for_plan: bool,
     /// What a step costs, measured after the recording had ended.
     pub cost: Option<StepCost>,
     /// Sentences for the answer.
@@ -56,8 +58,8 @@ pub fn estimate_processes(traces: &[&Trace], end: &ProgramEnd) -> Result<Estimat
     if whole.cost.is_none() {
         whole.cost.clone_from(&end.cost);
     }
-    // A step is measured for a plan, which tries the settings on the program as it is.
-    if let (Some(_), true, Some(trace)) = (&end.cost, whole.changes.is_empty(), traces.first()) {
+    // A plan tries the settings on the program as it is, and asks what its peak is made of.
+    if let (true, true, Some(trace)) = (end.is_for_plan, whole.changes.is_empty(), traces.first()) {
         for device in &mut whole.devices {
             device.best_settings = best_settings(trace, device.device);
             device.peak_parts = peak_parts(trace, device.device).ok();

@@ -41,13 +41,13 @@ const fn adapters(kind: AdapterKind) -> Change {
     Change::Adapters(Adapters { kind, rank: USUAL_RANK })
 }
 
-const CHANGES: [Change; 32] = [
+/// All but `logits-to-keep`, because only the user knows which logits a program reads, and `channels-last` and
+/// `embeddings=frozen`, which save little.
+const CHANGES: [Change; 29] = [
     Change::NoGrad,
-    Change::LogitsToKeep(1),
     Change::KvCache(KvCache::Static),
     Change::Fused,
     Change::FreeGradients,
-    Change::ChannelsLast,
     Change::ChunkedLoss(LossChunks::Head),
     Change::ChunkedLoss(LossChunks::Rows(8)),
     Change::SdpaAttention,
@@ -69,7 +69,6 @@ const CHANGES: [Change; 32] = [
     Change::EightBitStates(Paging::Off),
     Change::Bf16Parameters,
     Change::KvCache(KvCache::Quantized),
-    Change::Embeddings(EmbeddingGradients::Frozen),
     Change::Optimizer(LeanOptimizer::Adafactor),
     Change::Optimizer(LeanOptimizer::Muon),
     adapters(AdapterKind::Lora),

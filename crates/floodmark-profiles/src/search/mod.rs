@@ -1,5 +1,6 @@
 //! The searches of `floodmark fit` and `floodmark plan`, and the changes of a program. They run nothing themselves.
 
+mod candidates;
 mod change;
 mod change_rows;
 mod choices;
@@ -12,6 +13,7 @@ mod peak_model;
 mod plan_need;
 mod plan_search;
 
+pub use candidates::Allowed;
 pub use change::{
     CHANGE_NAMES, Change, ChangeError, Checkpointed, HalfPrecision, HostCopies, StatesIn,
 };
@@ -20,4 +22,4 @@ pub use frontier::{Dimension, Direction, Frontier, Point, frontier_that_fits};
 pub use objective::{Objective, ObjectiveError};
 pub use peak_model::PeakModel;
 pub use plan_need::{Combination, Need, TryOutcome};
-pub use plan_search::{Allowed, PlanSearch, cheapest_that_fits};
+pub use plan_search::{PlanSearch, cheapest_that_fits};

@@ -13,9 +13,8 @@ use std::collections::BTreeMap;
 
 use floodmark_trace::Bytes;
 
-use crate::search::change::{
-    Change, Checkpointed, HalfPrecision, HostCopies, LossChunks, Paging, StatesIn,
-};
+use crate::search::candidates::{Allowed, candidates};
+use crate::search::change::Change;
 use crate::search::choices::{Choice, Choices};
 use crate::search::guesses::Guesses;
 use crate::search::peak_model::Guess;
@@ -38,52 +37,6 @@ pub struct PlanSearch {
     /// The cheapest combination that fits; empty where the program fits as it is.
     pub plan: Option<Combination>,
 }
-
-/// Changes that are tried only where the user allows them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Allowed {
-    /// Over how many GPUs the model may be sharded.
-    pub gpus: u32,
-    /// Whether the model may be compiled, which takes long.
-    pub compile: bool,
-    /// Other values of the program's arguments, of each argument in the order in which they are preferred.
-    pub arguments: Vec<Change>,
-}
-
-/// The settings that are always a candidate: with other changes, other memory is wasted than in the simulation.
-const USUAL_SETTINGS: &str = "expandable_segments:True";
-
-/// Every change that may be part of a plan; of changes that cost the same, the preferred one first.
-fn candidates(allowed: &Allowed, unchanged: &Need) -> Vec<Change> {
-    let others = unchanged.best_settings.clone().filter(|settings| settings != USUAL_SETTINGS);
-    let mut all = vec![Change::Allocator(USUAL_SETTINGS.to_owned())];
-    all.extend(others.map(Change::Allocator));
-    all.extend(CHANGES);
-    all.extend(allowed.compile.then_some(Change::Compile));
-    let powers = std::iter::successors(Some(2_u32), |gpus| gpus.checked_mul(2));
-    all.extend(powers.take_while(|gpus| *gpus <= allowed.gpus).map(Change::Fsdp));
-    all.extend(allowed.arguments.iter().cloned());
-    all
-}
-
-const CHANGES: [Change; 16] = [
-    Change::Fused,
-    Change::FreeGradients,
-    Change::ChunkedLoss(LossChunks::Head),
-    Change::ChunkedLoss(LossChunks::Rows(8)),
-    Change::SdpaAttention,
-    Change::ForeachOff,
-    Change::OptimizerInBackward(StatesIn::Gpu),
-    Change::OptimizerInBackward(StatesIn::Host),
-    Change::Checkpoint(Checkpointed::All),
-    Change::Checkpoint(Checkpointed::Selective),
-    Change::OffloadOptimizerStates,
-    Change::OffloadActivations(HostCopies::Async),
-    Change::OffloadActivations(HostCopies::InOrder),
-    Change::Autocast(HalfPrecision::Bf16),
-    Change::EightBitStates(Paging::Off),
-    Change::Bf16Parameters,
-];
 
 /// Searches the cheapest combination that fits into `capacity`, trying up to `width` at the same time. Stops at the
 /// first try without an answer.

@@ -311,12 +311,8 @@ impl<'a> Tries<'a> {
                 return Some(format!("what it needs is unknown: {}", answer.why_unknown.clone()));
             }
             let error = answer.error.lines().last().unwrap_or_default().trim();
-            return Some(format!("the program fails with it: {error}"));
-        }
-        let is_trained = tried.cost.as_ref().is_none_or(|cost| cost.backward_passes > 0);
-        if combination.is_empty() && !tried.fits && !is_trained {
-            self.problem = Some(Problem::PlanOfInference);
-            return Some("the program makes no backward pass".to_owned());
+            let cause = if error.is_empty() { String::new() } else { format!(": {error}") };
+            return Some(format!("the program fails with it{cause}"));
         }
         None
     }

@@ -63,8 +63,6 @@ pub(crate) enum Problem {
     PlanIncomplete { reason: String },
     #[error("the program allocated nothing on the GPU")]
     PlanOfNothing,
-    #[error("the program has no backward pass, and the changes of a plan are for training")]
-    PlanOfInference,
     #[error("no plan fits: every try needs {floor} or more")]
     NoPlan { floor: String },
     #[error("found no plan within the time limit (`--budget`)")]
@@ -136,10 +134,6 @@ impl Hint for Problem {
             Self::PlanOfFailure { .. } | Self::PlanOfNothing => {
                 Some("run `floodmark estimate` with the same options to see the whole error")
             }
-            Self::PlanOfInference => Some(
-                "find the largest batch that fits with `floodmark fit`, or see what fills the peak with \
-                 `floodmark estimate`",
-            ),
             Self::NoPlan { .. } => Some(
                 "make the batch smaller (`floodmark fit` finds the largest that fits), or choose another GPU \
                  (`floodmark gpus`)",

@@ -4,6 +4,7 @@ use floodmark_trace::{Numerics, PeakPart as Part};
 use proptest::prelude::*;
 
 use super::*;
+use crate::search::change::Checkpointed;
 use crate::search::change_rows::usual_cost;
 use crate::search::peak_model::{Forecast, PeakModel};
 
@@ -265,6 +266,9 @@ fn more_gpus_are_used_only_where_allowed_and_only_as_many_as_it_takes() {
             "autocast=bf16",
             "optimizer-in-backward",
             "offload-optimizer-states",
+            "adapters=lora:16",
+            "adapters=qlora:16",
+            "optimizer=adafactor",
         ]);
         program.search(&allowed).plan.map(|plan| named(&plan))
     };
