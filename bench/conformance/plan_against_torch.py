@@ -93,7 +93,7 @@ def solve(name: str, folder: Path) -> None:
         return counted(function, args, kwargs, out, half)
 
     runtime_estimator.get_compute_time = compute_time
-    ours = plan_table.stored_in(folder, f"{name} 0.60")("")
+    ours = plan_table.stored_in(folder, f"{name}-0.60")("")
     device = torch.device("cuda", torch.cuda.current_device())
     mode = "operator-level-cost-model"
     began = time.monotonic()

@@ -4,9 +4,9 @@
     python bench/conformance/plan_check.py --run FOLDER             # on the GPU
     python bench/conformance/plan_check.py --table FOLDER           # Markdown, from both
 
-`--plan` writes `MODEL SHARE.json` for each: what `floodmark plan` answers with `--memory` at that
+`--plan` writes `MODEL-SHARE.json` for each: what `floodmark plan` answers with `--memory` at that
 share (0.6) of the reserved bytes of the unchanged program, and the CUDA context. `--run` runs each
-model with `floodmark run`, as it is and with each plan, and writes `MODEL SHARE.run.json`: peaks,
+model with `floodmark run`, as it is and with each plan, and writes `MODEL-SHARE.run.json`: peaks,
 and the median time of a step. Programs are in `bench/programs/plan`; with `--unseen`, the ten to
 which no rule of a plan was fitted.
 """
@@ -47,7 +47,7 @@ TIMED_STEPS = 12
 
 def key_of(model: str, share: float) -> str:
     """What the answers for a model are stored under."""
-    return f"{model} {share:.2f}"
+    return f"{model}-{share:.2f}"
 
 
 def plan(program: str, model: str, share: float, gpu: str, folder: Path) -> None:
