@@ -93,8 +93,8 @@ def joined(outputs, notes, sizes, is_divided):
             if first is not None and not isinstance(first, (bool, int, float, str)):
                 raise TypeError(f"its result has a `{type(first).__name__}`")
             columns.append(first)
-        elif type(first) is not torch.Tensor:
-            raise TypeError(f"its result has a tensor of the class `{type(first).__name__}`")
+        elif type(first).__name__ == "Logits":
+            raise TypeError("its result has logits that `chunked-loss=head` does not compute")
         elif not first.dim():
             columns.append(joined_losses(one, notes, is_divided))
         elif [len(part) for part in one] == sizes:
