@@ -95,16 +95,15 @@ impl Rates {
     fn gpu_seconds(&self, operator: &OperatorCost) -> f64 {
         let is_half = matches!(&*operator.dtype, "bfloat16" | "float16");
         let is_tf32 = operator.dtype == "tf32";
-        let gflops = match operator.kind {
-            OperatorKind::Attention if is_half => self.attention_gflops,
-            _ if is_half => self.half_gflops,
-            _ if is_tf32 => self.tf32_gflops.unwrap_or(self.half_gflops / 2),
-            _ => self.single_gflops,
+        let is_attention = operator.kind == OperatorKind::Attention;
+        let gflops = match (is_half, is_tf32) {
+            (true, _) if is_attention => self.attention_gflops,
+            (true, _) => self.half_gflops,
+            (false, true) => self.tf32_gflops.unwrap_or(self.half_gflops / 2),
+            (false, false) => self.single_gflops,
         };
-        let bytes_rate = match operator.kind {
-            OperatorKind::HostCopy | OperatorKind::AsyncHostCopy => self.host_mb_per_s,
-            _ => self.memory_mb_per_s,
-        };
+        let bytes_rate =
+            if is_host_copy(operator.kind) { self.host_mb_per_s } else { self.memory_mb_per_s };
         let reached = Reached::by(operator.kind, is_half, is_tf32);
         let computing = ratio(operator.flops, gflops) * 1e-9 / reached.of_operations;
         let moving = ratio(operator.bytes, bytes_rate) * 1e-6 / reached.of_bytes;
@@ -156,12 +155,13 @@ pub fn flops(cost: &StepCost) -> u64 {
     cost.operators.iter().map(|operator| operator.flops).sum()
 }
 
+fn is_host_copy(kind: OperatorKind) -> bool {
+    matches!(kind, OperatorKind::HostCopy | OperatorKind::AsyncHostCopy)
+}
+
 /// The bytes of a step that pass between host and device.
 pub fn host_bytes(cost: &StepCost) -> u64 {
-    let is_copy = |one: &&OperatorCost| {
-        matches!(one.kind, OperatorKind::HostCopy | OperatorKind::AsyncHostCopy)
-    };
-    cost.operators.iter().filter(is_copy).map(|one| one.bytes).sum()
+    cost.operators.iter().filter(|one| is_host_copy(one.kind)).map(|one| one.bytes).sum()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate needs no more than 53 bits")]
