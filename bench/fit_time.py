@@ -25,7 +25,7 @@ PROGRAM = str(Path(__file__).resolve().parent / "programs" / "plan" / "gpt2.py")
 MOST_ESTIMATES = 3.0
 GPU = ["--gpu", "rtx4090", "--steps", "2"]
 FIT = ["fit", "--json", "--no-cache", *GPU, "--vary", "BATCH=1..64", PROGRAM, "--batch", "{BATCH}"]
-PLAN = ["plan", "--json", "--no-cache", *GPU, "--memory", "6GiB", PROGRAM]
+PLAN = ["plan", "--json", "--no-cache", *GPU, "--memory", "4GiB", PROGRAM]
 
 
 def timed(words: list[str], *, warm: bool) -> tuple[float, dict[str, Any]]:
@@ -43,11 +43,15 @@ def timed(words: list[str], *, warm: bool) -> tuple[float, dict[str, Any]]:
     return seconds, json.loads(done.stdout)
 
 
-def without_times(answer: dict[str, Any]) -> dict[str, Any]:
-    """The answer without how long each try took."""
-    for tried in answer["tries"]:
-        tried.pop("seconds", None)
-    return answer
+#: What depends on the time that was measured.
+TIMES = {"seconds", "cpu_seconds", "step_time", "slow_down"}
+
+
+def without_times(answer: Any) -> Any:
+    """The answer without how long anything took."""
+    if isinstance(answer, dict):
+        return {key: without_times(value) for key, value in answer.items() if key not in TIMES}
+    return [without_times(one) for one in answer] if isinstance(answer, list) else answer
 
 
 def main() -> int:

@@ -80,7 +80,7 @@ pub(crate) fn row(change: &Change, position: u32) -> Row {
         // MLPs have about half of what a block keeps; they are computed once more.
         Change::ChunkedMlp(_) => slow(&[(Part::InnerActivations, 0.5)], 1.15),
         // Each part of a batch is computed once more in the backward pass.
-        Change::MicroBatches(parts) => slow(split_in(*parts), 1.33),
+        Change::MicroBatches(parts) => slow(joined_of(*parts), 1.33),
         Change::OptimizerInBackward(StatesIn::Gpu) => slow(&UPDATED_AT_ONCE, 1.1),
         Change::OptimizerInBackward(StatesIn::Host) => {
             copying(&[Part::OptimizerStates], &UPDATED_FROM_THE_HOST, 1.2)
@@ -151,17 +151,29 @@ fn split_in(parts: u32) -> Leaves {
     }
 }
 
-const fn split(left: f64) -> [(Part, f64); 4] {
+/// What parts of a batch leave whose results are joined: the logits are whole, but not what the loss makes of them.
+fn joined_of(parts: u32) -> Leaves {
+    match parts {
+        0..=2 => &JOINED_OF_2,
+        3 | 4 => &JOINED_OF_4,
+        _ => &JOINED_OF_8,
+    }
+}
+
+const fn split(left: f64, logits: f64) -> [(Part, f64); 4] {
     [
         (Part::InnerActivations, left),
         (Part::BlockOutputs, left),
         (Part::Activations, left),
-        (Part::Logits, left),
+        (Part::Logits, logits),
     ]
 }
-const SPLIT_IN_2: [(Part, f64); 4] = split(0.5);
-const SPLIT_IN_4: [(Part, f64); 4] = split(0.25);
-const SPLIT_IN_8: [(Part, f64); 4] = split(0.125);
+const SPLIT_IN_2: [(Part, f64); 4] = split(0.5, 0.5);
+const SPLIT_IN_4: [(Part, f64); 4] = split(0.25, 0.25);
+const SPLIT_IN_8: [(Part, f64); 4] = split(0.125, 0.125);
+const JOINED_OF_2: [(Part, f64); 4] = split(0.5, 0.67);
+const JOINED_OF_4: [(Part, f64); 4] = split(0.25, 0.67);
+const JOINED_OF_8: [(Part, f64); 4] = split(0.125, 0.67);
 
 const WITHOUT_A_GRAPH: [(Part, f64); 3] =
     [(Part::InnerActivations, 0.1), (Part::BlockOutputs, 0.1), (Part::Activations, 0.1)];

@@ -1,6 +1,6 @@
 //! Which changes go together.
 
-use crate::search::change::{Change, EmbeddingGradients};
+use crate::search::change::{Change, EmbeddingGradients, LossChunks};
 
 /// Whether two changes have the same subject.
 pub(crate) fn excludes(one: &Change, other: &Change) -> bool {
@@ -21,6 +21,8 @@ enum Subject {
     Gradients,
     Graph,
     Loss,
+    /// Whether logits are whole: those of a part must be there to be joined.
+    Logits,
     Attention,
     KvCache,
     MemoryFormat,
@@ -52,10 +54,16 @@ fn subjects(change: &Change) -> &'static [Subject] {
         Change::Optimizer(_) => &[Subject::Training, Subject::Update, Subject::UpdateTime],
         Change::Adapters(_) => &[Subject::Training, Subject::Embeddings],
         Change::FreeGradients => &[Subject::Gradients],
-        Change::ChunkedLoss(_) | Change::LogitsToKeep(_) => &[Subject::Loss],
+        Change::ChunkedLoss(LossChunks::Head | LossChunks::Cce) => {
+            &[Subject::Loss, Subject::Logits]
+        }
+        Change::ChunkedLoss(LossChunks::Rows(_) | LossChunks::Liger) | Change::LogitsToKeep(_) => {
+            &[Subject::Loss]
+        }
         Change::SdpaAttention => &[Subject::Attention],
         Change::Checkpoint(_) => &[Subject::Recomputation],
-        Change::OffloadActivations(_) | Change::MicroBatches(_) => &[Subject::Activations],
+        Change::OffloadActivations(_) => &[Subject::Activations],
+        Change::MicroBatches(_) => &[Subject::Activations, Subject::Logits],
         Change::Autocast(_) | Change::Bf16Parameters => &[Subject::Precision],
         // Sharded parameters are updated together, and neither their states nor activations are copied.
         Change::Fsdp(_) => &[Subject::Gpus, Subject::UpdateTime, Subject::Activations],
@@ -83,6 +91,8 @@ mod tests {
         assert!(excluded("fsdp=2", "offload-activations"));
         assert!(excluded("fsdp=2", "optimizer-in-backward"));
         assert!(excluded("micro-batches=2", "micro-batches=4"));
+        assert!(excluded("micro-batches=2", "chunked-loss=head"));
+        assert!(!excluded("micro-batches=2", "chunked-loss=8"));
         assert!(excluded("optimizer=adafactor", "adapters=lora"));
         assert!(excluded("optimizer=adafactor", "fused"));
         assert!(!excluded("adapters=lora", "fused"));
