@@ -133,7 +133,7 @@ def _mode_class(torch: Any, count: Callable[[OperatorKind, str, int, int], None]
             kind = _kind_of_memory(func, name, (*given, *made), torch)
         elif kind == "convolution" and _groups(name, args) > 1:
             kind = "grouped_convolution"
-        elif kind == "matmul" and _is_uneven(given):
+        elif kind == "matmul" and _is_uneven((*given, *made)):
             kind = "uneven_matmul"
         if dtype == "float32" and _uses_tf32(torch, kind):
             dtype = "tf32"
@@ -172,12 +172,10 @@ def _groups(name: str, args: Any) -> int:
     return int(args[9] if "backward" in name else args[8])
 
 
-def _is_uneven(given: list[Any]) -> bool:
-    """Whether matrices of 16 bits have a size that is no multiple of 8."""
-    matrices = [one for one in given if one.dim() > 1]
-    return any(
-        one.element_size() == 2 and any(size % 8 for size in one.shape[-2:]) for one in matrices
-    )
+def _is_uneven(tensors: Iterable[Any]) -> bool:
+    """Whether matrices of 16 bits have rows that do not begin at a multiple of 16 bytes."""
+    matrices = [one for one in tensors if one.dim() > 1 and one.element_size() == 2]
+    return any(min(one.shape[-2:]) > 1 and max(one.stride()[-2:]) % 8 for one in matrices)
 
 
 def _flops_of_rnn(name: str, given: Any, weights: Any) -> int:

@@ -85,7 +85,8 @@ pub struct OperatorCost {
 pub enum OperatorKind {
     /// It multiplies matrices.
     Matmul,
-    /// It multiplies matrices of 16 bits, and a size is no multiple of 8: kernels cannot load whole vectors.
+    /// It multiplies matrices of 16 bits whose rows do not begin at a multiple of 16 bytes: kernels cannot load whole
+    /// vectors.
     UnevenMatmul,
     /// It computes attention in one kernel.
     Attention,
