@@ -131,7 +131,7 @@ ci: check test ## What must pass before anything is merged: check and test
 
 .PHONY: bench
 bench: $(UNPACKED) $(TARGET)/release/floodmark $(TARGET)/release/examples/rates $(TARGET)/release/examples/page ## Measure what recording, reading and reporting cost, on the CPU
-	@missed=; measure() { echo "== $$*"; PYTHONPATH=$(UNPACKED) $(BIN)/python "$$@" || missed="$$missed $$1"; }; \
+	@missed=; measure() { echo "== $$*"; PYTHONPATH=$(CURDIR)/$(UNPACKED) $(BIN)/python "$$@" || missed="$$missed $$1"; }; \
 	measure bench/import_time.py --results $(RESULTS); \
 	measure bench/report.py --program $(TARGET)/release/floodmark --results $(RESULTS); \
 	measure bench/snapshot.py --rates $(TARGET)/release/examples/rates --results $(RESULTS); \
@@ -161,36 +161,36 @@ page-bench: $(UNPACKED) $(NODE_MODULES) $(TARGET)/release/floodmark $(TARGET)/re
 
 .PHONY: gpu
 gpu: $(UNPACKED) ## Check and measure on a CUDA device
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/conformance/gpu_check.py --results $(RESULTS)
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/overhead.py --device cuda --results $(RESULTS)
+	PYTHONPATH=$(CURDIR)/$(UNPACKED) $(BIN)/python bench/conformance/gpu_check.py --results $(RESULTS)
+	PYTHONPATH=$(CURDIR)/$(UNPACKED) $(BIN)/python bench/overhead.py --device cuda --results $(RESULTS)
 
 .PHONY: fake-hidden
 fake-hidden: $(UNPACKED) ## Compare what kernels take inside, on a simulated GPU, with the rules for fake tensors
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fixtures/fake_hidden.py
+	PYTHONPATH=$(CURDIR)/$(UNPACKED) $(BIN)/python bench/fixtures/fake_hidden.py
 
 .PHONY: fake-bench
 fake-bench: $(UNPACKED) ## Compare fake tensors with an H200's recordings and torch's MemTracker, and what they cost
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/fake_engine.py --results $(RESULTS)
+	PYTHONPATH=$(CURDIR)/$(UNPACKED) $(BIN)/python bench/fake_engine.py --results $(RESULTS)
 
 .PHONY: phantom-matrix
 phantom-matrix: $(UNPACKED) ## Run training scripts of many libraries on a simulated GPU
-	$(BIN)/python bench/conformance/phantom_matrix.py --floodmark $(UNPACKED) --results $(RESULTS)
+	$(BIN)/python bench/conformance/phantom_matrix.py --floodmark $(CURDIR)/$(UNPACKED) --results $(RESULTS)
 
 .PHONY: fake-matrix
 fake-matrix: $(UNPACKED) ## Compare fake tensors with the phantom GPU on those scripts
-	$(BIN)/python bench/conformance/fake_matrix.py --floodmark $(UNPACKED) --results $(RESULTS)
+	$(BIN)/python bench/conformance/fake_matrix.py --floodmark $(CURDIR)/$(UNPACKED) --results $(RESULTS)
 
 .PHONY: phantom-cost
 phantom-cost: $(UNPACKED) ## Measure what estimates of large models cost
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/phantom_cost.py --floodmark $(UNPACKED) --results $(RESULTS)
+	PYTHONPATH=$(CURDIR)/$(UNPACKED) $(BIN)/python bench/phantom_cost.py --floodmark $(CURDIR)/$(UNPACKED) --results $(RESULTS)
 
 .PHONY: te
 te: $(UNPACKED) ## Compare Transformer Engine's layers with their stand-ins (builds it: many minutes)
-	$(BIN)/python bench/conformance/transformer_engine.py --floodmark $(UNPACKED) --results $(RESULTS)
+	$(BIN)/python bench/conformance/transformer_engine.py --floodmark $(CURDIR)/$(UNPACKED) --results $(RESULTS)
 
 .PHONY: fake-distributed
 fake-distributed: $(UNPACKED) ## Compare ranks of a world with fake tensors with closed forms, the phantom GPU and a real run
-	PYTHONPATH=$(UNPACKED) $(BIN)/python bench/conformance/fake_distributed.py --floodmark $(UNPACKED) --results $(RESULTS)
+	PYTHONPATH=$(CURDIR)/$(UNPACKED) $(BIN)/python bench/conformance/fake_distributed.py --floodmark $(CURDIR)/$(UNPACKED) --results $(RESULTS)
 
 .PHONY: matrix
 matrix: wheel ## Run the Python tests with old and new versions of torch and Python
