@@ -9,6 +9,10 @@ start and stop. The CPU time is that of the whole process from before the start 
 less that of a recording without work: what the writer thread leaves for later is in it.
 
 C++ threads run a TorchScript loop, which holds no lock of Python's.
+
+Where two cores are free, the time of short Python threads depends on where the kernel puts them:
+beside a recording it wakes the starting thread on another core more often, and the two threads wait
+for each other's GIL. On one core, what recording itself adds remains.
 """
 
 from __future__ import annotations
@@ -44,6 +48,8 @@ class Case:
     least_rate: float | None = None
     longest_time: float | None = None
     rounds: int = 7
+    #: On one core no thread hands the GIL to a thread on another core.
+    on_one_core: bool = False
 
 
 def in_threads(count: int, work: Callable[[], None]) -> None:
@@ -140,6 +146,12 @@ def cases(scale: float, layers: int, rounds: int | None) -> list[Case]:
         Case(f"{THREADS} Python threads", python_threads(int(1500 * scale)), 0.8),
         Case(f"{SHORT_THREADS} threads one after the other", short_threads(1), None, 1.2),
         Case(f"{SHORT_THREADS} threads, 50 at a time", short_threads(50), None, 1.2),
+        Case(
+            f"{SHORT_THREADS} threads one after the other, on one core",
+            short_threads(1),
+            longest_time=1.2,
+            on_one_core=True,
+        ),
         Case("GPT-2 small, batch 1 × 64, a step", training_step(layers), None, 1.05, rounds or 15),
     ]
 
@@ -181,6 +193,10 @@ def turn(work: Callable[[], int], folder: Path, *, traced: bool) -> Figures:
 def measure(case: Case, folder: Path) -> dict[str, Any]:
     """The medians of a case, and how busy the machine was meanwhile."""
     load = os.getloadavg()[0]
+    cores = os.sched_getaffinity(0)
+    if case.on_one_core:
+        # Of this thread, and so of those that it starts.
+        os.sched_setaffinity(0, {max(cores)})
     for traced in (False, True):
         turn(case.work, folder, traced=traced)
     pairs = []
@@ -190,6 +206,7 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
         idle = turn(lambda: 0, folder, traced=True)
         pairs.append((figures[False], figures[True], idle))
         print(f"  {case.name}: round {number + 1} of {case.rounds}", file=sys.stderr)
+    os.sched_setaffinity(0, cores)
     median = statistics.median
     ratios = sorted(traced.seconds / plain.seconds for plain, traced, _ in pairs)
     return {

@@ -6,11 +6,12 @@
 //! needed that a fork could leave locked.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    static BLOCKS: RefCell<HashSet<usize>> = RefCell::new(HashSet::new());
+    // A `HashSet` would ask the kernel for random numbers on each thread of the program.
+    static BLOCKS: RefCell<BTreeSet<usize>> = const { RefCell::new(BTreeSet::new()) };
 }
 
 /// Host allocations of this thread are not recorded until it is dropped.

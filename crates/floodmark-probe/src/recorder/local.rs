@@ -84,8 +84,7 @@ impl Local {
         if !journal.is_in(&recording.journal) {
             recording.budget.add_thread(self.shortcuts.held_bytes());
         }
-        self.frames.clear();
-        self.seen.clear();
+        // The lists keep their memory: a thread that allocates none needs no heap of its own in the allocator.
         *self = Self {
             recording: recording.journal.id,
             number,
@@ -95,9 +94,13 @@ impl Local {
             } else {
                 Position::new(&recording.journal, last_nanos)
             },
-            frames: std::mem::take(&mut self.frames),
-            seen: std::mem::take(&mut self.seen),
+            frames: emptied(&mut self.frames),
+            seen: emptied(&mut self.seen),
             shortcuts: std::mem::take(&mut self.shortcuts),
+            phases: emptied(&mut self.phases),
+            ops: emptied(&mut self.ops),
+            workspaces: emptied(&mut self.workspaces),
+            handles: emptied(&mut self.handles),
             ..Self::default()
         };
     }
@@ -256,6 +259,12 @@ impl Local {
     pub(super) fn last_nanos(&self) -> u64 {
         self.journal.last_nanos
     }
+}
+
+/// The same list without its items.
+fn emptied<T>(list: &mut Vec<T>) -> Vec<T> {
+    list.clear();
+    std::mem::take(list)
 }
 
 #[cfg(test)]
