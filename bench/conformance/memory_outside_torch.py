@@ -1,12 +1,15 @@
 """Measures what lies outside torch's allocator on a GPU, by what a process does first.
 
-    python bench/conformance/memory_outside_torch.py FOLDER [--seconds N]
+    python bench/conformance/memory_outside_torch.py FOLDER [--seconds N] [--only NAME …]
     python bench/conformance/memory_outside_torch.py --table FILE
 
 Each act runs alone, in a process that has only made a context, and then all of them in one process,
 in two orders, and with `CUDA_MODULE_LOADING=EAGER`. After each, the memory in use is what the
 driver says (`cudaMemGetInfo`), less what torch's allocator has reserved. Nothing else may use the
 GPU meanwhile. Writes `outside-torch.json` to FOLDER. Needs torch with CUDA.
+
+`--only` runs the acts of these names alone, each `--runs` times. An act may be followed by settings
+of NCCL: `"NCCL's all_reduce; NCCL_MAX_NCHANNELS=2"`.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -71,12 +75,13 @@ def acts() -> dict[str, Callable[[], object]]:
                 x = made(64, 64)
                 _ = x @ x if product else x + x
 
-    def graph(nodes: int) -> None:
+    def graph(nodes: int, with_products: bool = False) -> None:
         x = made(64, 64)
+        _ = x @ x if with_products else x
         captured = torch.cuda.CUDAGraph()
         with torch.cuda.graph(captured):
             for _ in range(nodes):
-                x = x + 1
+                x = x @ x if with_products else x + 1
         captured.replay()
         kept.append(captured)
 
@@ -99,6 +104,37 @@ def acts() -> dict[str, Callable[[], object]]:
 
         all_reduce()
         distributed.all_reduce(made(1024), group=distributed.new_group([0]))
+
+    def collectives(count: int) -> None:
+        """One communicator more for each."""
+        import torch.distributed as distributed
+
+        group()
+        for number in range(count):
+            distributed.all_reduce(made(1024), group=distributed.new_group([0]) if number else None)
+
+    def product(dtype: torch.dtype = torch.float32) -> None:
+        weight = made(64, 64, dtype=dtype, grad=True)
+        F.linear(made(64, 64, dtype=dtype), weight).sum().backward()
+
+    def in_threads(count: int, work: Callable[[], object]) -> None:
+        """All threads live until the last one is done: none takes the handles of another."""
+        barrier = threading.Barrier(count)
+
+        def body() -> None:
+            work()
+            barrier.wait()
+
+        threads = [threading.Thread(target=body) for _ in range(count)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+
+    def compiled_kernels(count: int) -> None:
+        torch._dynamo.config.recompile_limit = 1000
+        for number in range(count):
+            torch.compile(lambda x, n=number: (x.sin() * n).relu().sum(-1))(made(10, 100 + number))
 
     def compiled() -> None:
         torch.compile(lambda x: (x.sin() * 2).relu())(made(1000))
@@ -160,6 +196,9 @@ def acts() -> dict[str, Callable[[], object]]:
         "int8 product": lambda: torch._int_mm(
             made(64, 64).to(torch.int8), made(64, 64).to(torch.int8)
         ),
+        "fp32 product, with its gradient": product,
+        "bf16 product, with its gradient": lambda: product(half),
+        "products on 4 threads": lambda: in_threads(4, lambda: made(64, 64) @ made(64, 64)),
         "triangular solve": lambda: torch.linalg.solve_triangular(
             positive(), made(64, 64), upper=True
         ),
@@ -172,6 +211,8 @@ def acts() -> dict[str, Callable[[], object]]:
         "convolution": lambda: convolution(2),
         "convolution, with its gradient": lambda: convolution(2, grad=True),
         "bf16 convolution, with its gradient": lambda: convolution(2, half, grad=True),
+        "convolution and product, with gradients": lambda: (convolution(2, grad=True), product()),
+        "convolutions on 4 threads": lambda: in_threads(4, lambda: convolution(2)),
         "1-d convolution": lambda: convolution(1),
         "3-d convolution": lambda: convolution(3),
         "batch norm, with its gradient": lambda: (
@@ -181,6 +222,10 @@ def acts() -> dict[str, Callable[[], object]]:
         "FFT": lambda: torch.fft.fft(made(64, 64)),
         "FFT of a prime length": lambda: torch.fft.fft(made(8, 1009)),
         "Cholesky": lambda: torch.linalg.cholesky(positive()),
+        "Cholesky on 2 threads": lambda: in_threads(2, lambda: torch.linalg.cholesky(positive())),
+        "Cholesky, with its gradient": lambda: (
+            torch.linalg.cholesky(positive().requires_grad_()).sum().backward()
+        ),
         "SVD": lambda: torch.linalg.svd(made(64, 64)),
         "eigenvalues": lambda: torch.linalg.eigh(positive()),
         "QR": lambda: torch.linalg.qr(made(64, 64)),
@@ -194,11 +239,16 @@ def acts() -> dict[str, Callable[[], object]]:
         "8 streams with products": lambda: streams(8, product=True),
         "a graph of 10 nodes": lambda: graph(10),
         "a graph of 1,000 nodes": lambda: graph(1000),
+        "a graph of 20,000 nodes": lambda: graph(20_000),
+        "32 graphs of 1,000 nodes": lambda: [graph(1000) for _ in range(32)],
+        "a graph of 1,000 products": lambda: graph(1000, with_products=True),
         "compiled": compiled,
+        "20 compiled kernels": lambda: compiled_kernels(20),
         "compiled, with graphs": compiled_graphs,
         "an NCCL group": group,
         "NCCL's all_reduce": all_reduce,
         "a second NCCL group": second_group,
+        "4 NCCL groups": lambda: collectives(4),
     }
 
 
@@ -300,6 +350,33 @@ def measure(folder: Path, seconds: float) -> None:
     (folder / "outside-torch.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
+def measure_only(folder: Path, acts: list[str], runs: int) -> None:
+    """These acts, each alone and several times."""
+    import machine
+    import torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Any] = {"torch": torch.__version__, "runs": {}}
+    for act in acts:
+        name, *settings = act.split("; ")
+        variables = dict(setting.split("=", 1) for setting in settings)
+        part = folder / "one.part.json"
+        for _ in range(runs):
+            part.unlink(missing_ok=True)
+            found["runs"].setdefault(act, []).append(in_a_fork([name], part, variables))
+        print(act, [_added(steps) for steps in found["runs"][act]], flush=True)
+    # At the end: this initializes CUDA, after which no process can be forked.
+    found["machine"] = machine.describe()
+    (folder / "outside-torch-runs.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+def _added(steps: Any) -> str:
+    """The MiB that the last act added."""
+    if not isinstance(steps, list) or "error" in steps[-1]:
+        return "failed"
+    return f"{(steps[-1]['outside'] - steps[0]['outside']) / 2**20:,.1f}"
+
+
 def print_table(file: Path) -> None:
     """What each act adds, in MiB, as Markdown."""
     found = json.loads(file.read_text())
@@ -326,10 +403,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--seconds", type=float, default=90)
+    parser.add_argument("--only", nargs="+", metavar="ACT", help="run these acts alone")
+    parser.add_argument("--runs", type=int, default=3, help="how often each of `--only`")
     parser.add_argument("--table", type=Path, metavar="FILE", help="print what was measured")
     args = parser.parse_args()
     if args.table:
         print_table(args.table)
+    elif args.folder and args.only:
+        measure_only(args.folder, args.only, args.runs)
     elif args.folder:
         measure(args.folder, args.seconds)
     else:
