@@ -159,7 +159,7 @@ def peaks(base: Estimate, head: Estimate) -> list[str]:
     names = {
         "peak_allocated": "peak allocated",
         "peak_reserved": "peak reserved",
-        "needed": "needed: reserved + CUDA context",
+        "needed": "needed: reserved + outside torch",
     }
     rows = []
     for key, name in names.items():

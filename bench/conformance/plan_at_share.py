@@ -53,8 +53,8 @@ def plan(gpu: str, *words: str, memory: int | None = None) -> dict[str, Any]:
 def plan_at_share(share: float, gpu: str, *words: str) -> dict[str, Any]:
     """A plan with this share of the program's reserved bytes, plus all its memory outside torch."""
     device = estimate(gpu, *words)["devices"][0]
-    beside = device["context"] + device["outside_torch"]
-    return plan(gpu, *words, memory=int(share * device["peak_reserved"]) + beside)
+    memory = int(share * device["peak_reserved"]) + device["outside_torch"]
+    return plan(gpu, *words, memory=memory)
 
 
 def _cpu_seconds() -> float:

@@ -53,7 +53,7 @@ fn main() {
                     defined.push(name.to_owned());
                     continue;
                 }
-                "ok" => "0".to_owned(),
+                "ok" => "{ crate::streams::note_library_work(); 0 }".to_owned(),
                 "" => {
                     refused.push(name.to_owned());
                     format!("crate::guard::refuse(\"{library}\", \"{name}\", {refusal})")

@@ -12,16 +12,17 @@
 //!
 //! 1. [`call`]: an operator's call, with the facts that determine memory.
 //! 2. [`attention_kernel`]: the attention kernel that torch chooses on a GPU; [`hidden`]: what kernels allocate for themselves,
-//!    which no tensor shows.
+//!    which no tensor shows; [`libraries`]: what CUDA's libraries hold outside torch.
 //! 3. [`memory`]: which storages are live, and their blocks; [`transformer_engine`]: what the kernels of Transformer Engine
 //!    allocate.
 
 mod attention_kernel;
 mod call;
 pub mod hidden;
+mod libraries;
 mod memory;
 pub mod transformer_engine;
 
 pub use attention_kernel::{AttentionCall, AttentionKernel};
 pub use call::{Call, DType, Machine, TensorInfo, Value};
-pub use memory::{CallFacts, CallMemory, Level, Memory, OutOfMemory};
+pub use memory::{CallFacts, CallMemory, Level, Memory, OutOfMemory, takes_memory};

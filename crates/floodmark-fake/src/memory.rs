@@ -15,6 +15,12 @@ use hashbrown::HashMap;
 
 use crate::call::{Call, Machine};
 use crate::hidden::{self, Hidden, Stays};
+use crate::libraries::{Called, Libraries};
+
+/// Whether a call of an operator may take more memory than its results.
+pub fn takes_memory(op: &str) -> bool {
+    hidden::has_rule(op) || Called::by(op).is_some()
+}
 
 /// A request that did not fit on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +80,7 @@ pub struct Memory {
     storages: HashMap<usize, Storage>,
     /// Workspaces that libraries keep: by device, what it is for, and whether backward has it.
     kept: HashMap<(Device, &'static str, bool), u64>,
+    libraries: Libraries,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -143,6 +150,7 @@ impl Memory {
             host: Host::default(),
             storages: HashMap::new(),
             kept: HashMap::new(),
+            libraries: Libraries::new(machine.capability),
         }
     }
 
@@ -235,6 +243,11 @@ impl Memory {
         device: Device,
     ) -> Result<CallMemory, OutOfMemory> {
         let CallFacts { op, args, results, is_backward } = *call;
+        if let Some(called) = Called::by(op)
+            && self.libraries.note_call(called, device, is_backward)
+        {
+            self.leave_room(device);
+        }
         let machine = self.machine;
         let call = Call { op, args, results, is_backward, machine: &machine };
         let mut held =
@@ -277,6 +290,23 @@ impl Memory {
             self.free(held.device, block);
         }
         passed
+    }
+
+    /// What CUDA's libraries hold on a device outside torch, by their names.
+    pub fn libraries(&self, device: Device) -> Vec<(&'static str, u64)> {
+        self.libraries.by_name(device)
+    }
+
+    /// Torch gets what the libraries leave.
+    fn leave_room(&mut self, device: Device) {
+        if let Some(limit) = self.limit_on(device) {
+            self.allocator(device).set_limit(limit);
+        }
+    }
+
+    fn limit_on(&self, device: Device) -> Option<Limit> {
+        let held = Bytes(self.libraries.bytes(device));
+        self.settings.limit.map(|limit| Limit { bytes: limit.bytes.saturating_sub(held), ..limit })
     }
 
     /// `torch.cuda.reset_peak_memory_stats()`.
@@ -341,7 +371,7 @@ impl Memory {
 
     fn fail(&mut self, device: Device, requested: u64) -> OutOfMemory {
         let level = self.level(device);
-        let capacity = self.settings.limit.map_or(u64::MAX, |limit| limit.bytes.0);
+        let capacity = self.limit_on(device).map_or(u64::MAX, |limit| limit.bytes.0);
         let nothing = Block { owner: 0, addr: 0, bytes: 0 };
         let failed = self.fake_block(device, nothing, requested);
         record_fake_oom(&failed, capacity.saturating_sub(level.reserved));
@@ -354,8 +384,13 @@ impl Memory {
         if index >= self.devices.len() {
             self.devices.resize_with(index + 1, || None);
         }
-        self.devices[index]
-            .get_or_insert_with(|| Online::new(&self.settings, SegmentReporter(device.canonical())))
+        if self.devices[index].is_none() {
+            self.libraries.note_block(device);
+            let settings = Settings { limit: self.limit_on(device), ..self.settings.clone() };
+            let reporter = SegmentReporter(device.canonical());
+            self.devices[index] = Some(Online::new(&settings, reporter));
+        }
+        self.devices[index].as_mut().expect("it was just set")
     }
 }
 
@@ -442,7 +477,8 @@ mod tests {
 
     #[test]
     fn a_request_beyond_the_capacity_fails_and_changes_nothing() {
-        let mut memory = memory(Some(64 << 20));
+        // torch's kernels take 92 MiB of it.
+        let mut memory = memory(Some(156 << 20));
         memory.place(1, GPU, 40 << 20, "aten::empty").unwrap();
         let error = memory.place(2, GPU, 40 << 20, "aten::empty").unwrap_err();
         assert_eq!((error.requested, error.allocated), (40 << 20, 40 << 20));

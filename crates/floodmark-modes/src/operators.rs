@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use floodmark_allocator::{AllocatorConfig, TorchVersion};
-use floodmark_fake::{CallFacts, Level, Machine, Memory, OutOfMemory, hidden};
+use floodmark_fake::{CallFacts, Level, Machine, Memory, OutOfMemory, hidden, takes_memory};
 use floodmark_trace::Device;
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
@@ -49,7 +49,7 @@ struct Operator {
     is_mute: bool,
     /// Whether `front` can compute the hidden memory of its kernel.
     is_measured: bool,
-    /// Whether its kernel takes memory beside its results, by a rule.
+    /// Whether its kernel, or a library that it calls, takes memory beside its results.
     has_rule: bool,
     /// The function that replaces torch's, if any.
     answer: Option<Py<PyAny>>,
@@ -181,6 +181,11 @@ impl Operators {
         Ok((allocated, peak_allocated, reserved, peak_reserved))
     }
 
+    /// What CUDA's libraries hold outside torch on a `torch.device`, by their names.
+    fn libraries(&self, device: &Bound<'_, PyAny>) -> Vec<(&'static str, u64)> {
+        device_from(device).map_or_else(Vec::new, |device| lock(&self.memory).libraries(device))
+    }
+
     /// `torch.cuda.reset_peak_memory_stats()`.
     fn reset_peaks(&self) {
         lock(&self.memory).reset_peaks();
@@ -238,7 +243,7 @@ impl Operators {
             described.extract()?;
         let is_measured =
             self.front.bind(py).call_method1(intern!(py, "is_measured"), (func,))?.extract()?;
-        let has_rule = hidden::has_rule(&name);
+        let has_rule = takes_memory(&name);
         let func = func.clone().unbind();
         let operator =
             Arc::new(Operator { name, kind, names, is_mute, is_measured, has_rule, answer, func });

@@ -27,7 +27,7 @@ pub struct UnsupportedCall {
 }
 
 /// The memory of a simulated device, in bytes. The CUDA context is not part of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceAccount {
     /// Its number in the machine, of which the program may see some devices alone.
     pub index: usize,
@@ -37,4 +37,6 @@ pub struct DeviceAccount {
     pub free: u64,
     /// The peak of memory allocated from the driver.
     pub peak: u64,
+    /// What CUDA's libraries held then, by their names; those that held nothing are left out.
+    pub libraries_at_peak: Vec<(String, u64)>,
 }

@@ -21,7 +21,7 @@ pub struct Settings {
     pub clusters: Vec<i32>,
     /// All memory of a device, in bytes.
     pub memory: u64,
-    /// The memory of the CUDA context and the libraries once the device is used, in bytes.
+    /// The memory of the CUDA context, in bytes.
     pub context: u64,
     /// Shared memory that a block may use by default, in bytes.
     pub shared_per_block: u64,

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
+use floodmark_cuda_model::library_memory::Library;
 use floodmark_phantom_control::{Account, AnswerKind, DeviceAccount, Settings};
 
 use crate::answer::Answer;
@@ -74,7 +75,11 @@ pub unsafe extern "C" fn floodmark_phantom_account(to: OrNull<c_char>, room: usi
     let device = |(device, &index)| {
         let memory = machine()?.memory(device)?;
         let (capacity, free, peak) = (memory.capacity(), memory.free_bytes(), memory.peak());
-        Some(DeviceAccount { index, capacity, free, peak })
+        let held = memory.libraries_at_peak();
+        let of = |library: Library| (library.name().to_owned(), held.bytes_of(library));
+        let all = Library::ALL.into_iter().map(of);
+        let libraries_at_peak = all.filter(|&(_, bytes)| bytes > 0).collect();
+        Some(DeviceAccount { index, capacity, free, peak, libraries_at_peak })
     };
     let devices = visible.iter().enumerate().filter_map(device).collect();
     let (unanswered_reads, unanswered_bytes) = answer::unanswered();

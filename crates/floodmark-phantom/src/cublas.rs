@@ -6,12 +6,16 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
+use floodmark_cuda_model::library_memory::Use;
+
 use crate::calls::{creates, does_nothing, version_part};
+use crate::machine::{current_device, hold};
 use crate::runtime::version as cuda_version;
 use crate::status::{SUCCESS, put};
+use crate::streams::{new_handle, note_library_work};
 
 creates! {
-    cublasCreate_v2, cublasLtCreate, cublasLtMatmulDescCreate, cublasLtMatrixLayoutCreate,
+    cublasLtCreate, cublasLtMatmulDescCreate, cublasLtMatrixLayoutCreate,
     cublasLtMatmulPreferenceCreate, cublasLtMatrixTransformDescCreate,
 }
 
@@ -19,11 +23,30 @@ does_nothing! {
     cublasDestroy_v2, cublasSetStream_v2, cublasSetWorkspace_v2, cublasSetMathMode,
     cublasSetPointerMode_v2, cublasSetAtomicsMode, cublasSetSmCountTarget, cublasLtDestroy,
     cublasLtMatmulDescDestroy, cublasLtMatmulDescSetAttribute, cublasLtMatrixLayoutDestroy,
-    cublasLtMatrixLayoutSetAttribute, cublasLtMatmulPreferenceDestroy, cublasLtMatmul,
+    cublasLtMatrixLayoutSetAttribute, cublasLtMatmulPreferenceDestroy,
     cublasLtMatmulPreferenceSetAttribute, cublasLtMatrixTransform,
     cublasLtMatrixTransformDescDestroy, cublasLtMatrixTransformDescSetAttribute,
     cublasLtMatmulAlgoConfigSetAttribute, cublasLtLoggerSetLevel, cublasLtLoggerSetMask,
     cublasLoggerConfigure,
+}
+
+const ALLOC_FAILED: i32 = 3;
+
+/// A handle has device memory of its own.
+#[crate::entry_point]
+unsafe extern "C" fn cublasCreate_v2(to: *mut u64) -> i32 {
+    if !hold(current_device(), Use::CublasHandle) {
+        return ALLOC_FAILED;
+    }
+    // SAFETY: the caller's pointer, by the library's contract.
+    unsafe { put(to, new_handle()) };
+    SUCCESS
+}
+
+#[crate::entry_point]
+extern "C" fn cublasLtMatmul() -> i32 {
+    note_library_work();
+    SUCCESS
 }
 
 /// The version of the library that goes with the version of CUDA.
@@ -77,6 +100,7 @@ unsafe extern "C" fn cublasGetSmCountTarget(_handle: u64, count: *mut c_int) -> 
 fn status_words(status: c_int) -> &'static CStr {
     match status {
         0 => c"CUBLAS_STATUS_SUCCESS",
+        ALLOC_FAILED => c"CUBLAS_STATUS_ALLOC_FAILED",
         15 => c"CUBLAS_STATUS_NOT_SUPPORTED",
         _ => c"CUBLAS_STATUS_INTERNAL_ERROR",
     }

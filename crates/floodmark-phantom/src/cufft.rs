@@ -8,9 +8,10 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use floodmark_cuda_model::fourier::{Transform, work_bytes};
+use floodmark_cuda_model::library_memory::Use;
 
 use crate::calls::{does_nothing, type_bytes, version_part};
-use crate::machine::current_device;
+use crate::machine::{current_device, hold};
 use crate::runtime::{allocate, release, version as cuda_version};
 use crate::status::{SUCCESS, put};
 use crate::streams::{new_handle, note_work};
@@ -65,6 +66,9 @@ fn create() -> c_int {
 
 /// Sets the transform of the plan; allocates its work area unless the program does.
 fn make(handle: c_int, bytes: u64) -> i32 {
+    if !hold(current_device(), Use::FftPlan) {
+        return NO_MEMORY;
+    }
     with(|plans| {
         let Some(plan) = plans.get_mut(&handle) else { return INVALID_PLAN };
         plan.work_bytes = bytes;

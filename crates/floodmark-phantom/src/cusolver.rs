@@ -7,12 +7,16 @@
 
 use std::ffi::c_int;
 
+use floodmark_cuda_model::library_memory::Use;
+
 use crate::calls::{creates, does_nothing, type_bytes, version_part};
+use crate::machine::{current_device, hold};
 use crate::runtime::version as cuda_version;
 use crate::status::{SUCCESS, put};
+use crate::streams::new_handle;
 
 creates! {
-    cusolverDnCreate, cusolverDnCreateParams, cusolverDnCreateSyevjInfo,
+    cusolverDnCreateParams, cusolverDnCreateSyevjInfo,
     cusolverDnCreateGesvdjInfo, cusolverSpCreate,
 }
 
@@ -22,6 +26,19 @@ does_nothing! {
     cusolverDnXgesvdjSetMaxSweeps, cusolverDnXgesvdjSetSortEig, cusolverDnXsyevjSetTolerance,
     cusolverDnXsyevjSetMaxSweeps, cusolverDnXsyevjSetSortEig, cusolverDnSetDeterministicMode,
     cusolverDnSetAdvOptions, cusolverSpDestroy, cusolverSpSetStream,
+}
+
+const ALLOC_FAILED: i32 = 2;
+
+/// A handle has device memory of its own.
+#[crate::entry_point]
+unsafe extern "C" fn cusolverDnCreate(to: *mut u64) -> i32 {
+    if !hold(current_device(), Use::CusolverHandle) {
+        return ALLOC_FAILED;
+    }
+    // SAFETY: the caller's pointer, by the library's contract.
+    unsafe { put(to, new_handle()) };
+    SUCCESS
 }
 
 /// The columns that are worked on at a time.

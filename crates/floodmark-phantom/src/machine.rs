@@ -3,10 +3,11 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use floodmark_phantom_control::Settings;
+use floodmark_cuda_model::library_memory::{LibraryMemory, Use};
+use floodmark_phantom_control::{MOST_DEVICES, Settings};
 
 use crate::memory::Memory;
 use crate::visible_devices;
@@ -70,6 +71,9 @@ pub(crate) enum Extent {
 /// Null, or a machine that is never freed.
 static MACHINE: AtomicPtr<Machine> = AtomicPtr::new(ptr::null_mut());
 
+/// The devices on which a kernel was launched, a bit each.
+static LOADED: AtomicU64 = AtomicU64::new(0);
+
 thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
@@ -86,14 +90,44 @@ pub(crate) fn start(settings: Settings) -> Result<(), String> {
     if machine().is_some_and(Machine::is_used) {
         return Err("this process has a simulated GPU already".to_owned());
     }
+    let is_eager = std::env::var("CUDA_MODULE_LOADING").is_ok_and(|loading| loading == "EAGER");
     let usable = settings.memory - settings.context;
+    let major = u32::try_from(settings.capability.0).unwrap_or(0);
+    let libraries = LibraryMemory::new(major, is_eager);
     let devices: Option<Vec<_>> =
-        (0..settings.devices).map(|_| Some(Mutex::new(Memory::new(usable)?))).collect();
+        (0..settings.devices).map(|_| Some(Mutex::new(Memory::new(usable, libraries)?))).collect();
     let devices = devices.ok_or("the system refused address space")?;
     let (host, reserved) = (Mutex::default(), Mutex::default());
     let machine = Machine { settings, devices, visible: OnceLock::new(), host, reserved };
     MACHINE.store(Box::into_raw(Box::new(machine)), Ordering::Release);
+    LOADED.store(0, Ordering::Relaxed);
     Ok(())
+}
+
+/// A library allocates memory for itself on a device. `false` when the device is full.
+pub(crate) fn hold(device: usize, what: Use) -> bool {
+    machine().and_then(|machine| machine.memory(device)).is_none_or(|mut memory| memory.hold(what))
+}
+
+/// A kernel is launched on the current device: the first one loads code. `false` when that does not fit.
+pub(crate) fn load_kernels() -> bool {
+    let device = current_device();
+    let this = 1_u64 << device.min(MOST_DEVICES - 1);
+    if LOADED.load(Ordering::Relaxed) & this != 0 {
+        return true;
+    }
+    let is_loaded = hold(device, Use::Kernel);
+    if is_loaded {
+        LOADED.fetch_or(this, Ordering::Relaxed);
+    }
+    is_loaded
+}
+
+/// A library frees what it allocated in [`hold`].
+pub(crate) fn release_held(device: usize, what: Use) {
+    if let Some(mut memory) = machine().and_then(|machine| machine.memory(device)) {
+        memory.release_held(what);
+    }
 }
 
 /// The current device of this thread.
@@ -134,7 +168,7 @@ impl Machine {
 
     /// Whether anything was allocated or registered so far.
     fn is_used(&self) -> bool {
-        self.devices.iter().any(|memory| locked(memory).peak() > 0)
+        self.devices.iter().any(|memory| locked(memory).is_used())
             || !self.host().is_empty()
             || !self.reserved().is_empty()
     }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::ptr;
 
+use floodmark_cuda_model::library_memory::{LibraryMemory, Use};
 use floodmark_cuda_model::{AddressSpace, RANGE_BYTES, granted_bytes};
 
 /// The memory of one device.
@@ -21,6 +22,9 @@ pub(crate) struct Memory {
     /// The part of `used` that was created and never mapped.
     unmapped: u64,
     peak: u64,
+    /// What CUDA's libraries hold; a part of `used`.
+    libraries: LibraryMemory,
+    libraries_at_peak: LibraryMemory,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -33,13 +37,26 @@ struct Block {
 
 impl Memory {
     /// Address space for a device of `capacity` bytes. `None` when the system refuses.
-    pub(crate) fn new(capacity: u64) -> Option<Self> {
+    pub(crate) fn new(capacity: u64, libraries: LibraryMemory) -> Option<Self> {
         // Four times the capacity, since freed address space is fragmented.
         let length = (capacity.max(1 << 36) * 4).next_multiple_of(RANGE_BYTES);
         let start = reserve(length, RANGE_BYTES)?;
         let end = start + length;
         let (space, blocks) = (AddressSpace::new(start..end), BTreeMap::new());
-        Some(Self { start, end, space, blocks, capacity, used: 0, unmapped: 0, peak: 0 })
+        let used = libraries.bytes();
+        let (unmapped, peak, libraries_at_peak) = (0, used, libraries);
+        Some(Self {
+            start,
+            end,
+            space,
+            blocks,
+            capacity,
+            used,
+            unmapped,
+            peak,
+            libraries,
+            libraries_at_peak,
+        })
     }
 
     /// Whether the address is one of this device's own stretch.
@@ -92,6 +109,30 @@ impl Memory {
         }
     }
 
+    /// A library allocates memory for itself. `false` when the device is full.
+    pub(crate) fn hold(&mut self, what: Use) -> bool {
+        let after = self.libraries.with(what);
+        let more = after.bytes() - self.libraries.bytes();
+        let fits = more <= self.free_bytes();
+        if fits {
+            self.libraries = after;
+            self.charge(more);
+        }
+        fits
+    }
+
+    /// A library frees what it allocated in [`Memory::hold`].
+    pub(crate) fn release_held(&mut self, what: Use) {
+        let after = self.libraries.without(what);
+        self.used -= self.libraries.bytes() - after.bytes();
+        self.libraries = after;
+    }
+
+    /// What libraries held at the peak.
+    pub(crate) fn libraries_at_peak(&self) -> LibraryMemory {
+        self.libraries_at_peak
+    }
+
     /// The block that contains an address: its start and its requested length.
     pub(crate) fn block_of(&self, addr: u64) -> Option<(u64, u64)> {
         let (&start, block) = self.blocks.range(..=addr).next_back()?;
@@ -106,13 +147,21 @@ impl Memory {
         self.capacity
     }
 
+    /// Whether more than the libraries had memory.
+    pub(crate) fn is_used(&self) -> bool {
+        self.peak > self.libraries_at_peak.bytes()
+    }
+
     pub(crate) fn peak(&self) -> u64 {
         self.peak
     }
 
     fn charge(&mut self, bytes: u64) {
         self.used += bytes;
-        self.peak = self.peak.max(self.used - self.unmapped);
+        if self.used - self.unmapped > self.peak {
+            self.peak = self.used - self.unmapped;
+            self.libraries_at_peak = self.libraries;
+        }
     }
 }
 
@@ -156,7 +205,7 @@ mod tests {
     use super::*;
 
     fn memory(capacity: u64) -> Memory {
-        Memory::new(capacity).expect("there is address space")
+        Memory::new(capacity, LibraryMemory::default()).expect("there is address space")
     }
 
     #[test]
@@ -182,6 +231,21 @@ mod tests {
         assert_eq!((memory.peak(), memory.free_bytes()), (20 << 20, 44 << 20));
         memory.release_created(20 << 20, true);
         assert_eq!((memory.peak(), memory.free_bytes()), (20 << 20, 64 << 20));
+    }
+
+    #[test]
+    fn libraries_take_memory_that_the_program_does_not_get() {
+        let mut memory = memory(200 << 20);
+        assert!(memory.hold(Use::Kernel));
+        let block = memory.allocate(100 << 20).expect("there is room");
+        assert!(!memory.hold(Use::CublasHandle), "a handle needs more than is left");
+        assert_eq!((memory.free_bytes(), memory.peak()), (8 << 20, 192 << 20));
+        memory.release(block);
+        assert!(memory.hold(Use::CublasHandle));
+        assert_eq!(memory.libraries_at_peak().bytes(), 92 << 20, "of the peak, not of the end");
+        assert!(memory.hold(Use::Graph(9_000)));
+        memory.release_held(Use::Graph(9_000));
+        assert_eq!(memory.free_bytes(), (200 - 92 - 66) << 20);
     }
 
     #[test]

@@ -28,12 +28,20 @@ pub(crate) struct Graph {
     pub(crate) nodes: u64,
 }
 
+/// A graph that can be launched.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Instance {
+    pub(crate) device: usize,
+    pub(crate) nodes: u64,
+}
+
 /// Everything with a handle.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     by_handle: BTreeMap<u64, Stream>,
     events: HashMap<u64, Event>,
     graphs: HashMap<u64, Graph>,
+    instances: HashMap<u64, Instance>,
     captures: BTreeMap<CaptureId, u64>,
     /// Captures that were invalidated by a call that a capture does not allow.
     broken: BTreeSet<CaptureId>,
@@ -53,6 +61,13 @@ pub(crate) fn new_handle() -> u64 {
 pub(crate) fn with<T>(f: impl FnOnce(&mut Streams) -> T) -> T {
     let mut guard: MutexGuard<'_, _> = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
     f(guard.get_or_insert_default())
+}
+
+/// A library submitted work to a stream that is not known here: it belongs to the open captures.
+pub(crate) fn note_library_work() {
+    if CAPTURES.load(Ordering::Relaxed) > 0 {
+        with(|streams| streams.captures.values_mut().for_each(|nodes| *nodes += 1));
+    }
 }
 
 /// Work was submitted to a stream.
@@ -115,6 +130,16 @@ impl Streams {
 
     pub(crate) fn capture_of(&self, stream: u64) -> Option<CaptureId> {
         self.by_handle.get(&stream)?.capture
+    }
+
+    pub(crate) fn create_instance(&mut self, instance: Instance) -> u64 {
+        let handle = new_handle();
+        self.instances.insert(handle, instance);
+        handle
+    }
+
+    pub(crate) fn destroy_instance(&mut self, handle: u64) -> Option<Instance> {
+        self.instances.remove(&handle)
     }
 
     /// `None` when the stream is not known or captures already.

@@ -246,10 +246,14 @@ impl PhantomLibrary {
             .collect()
     }
 
-    /// The memory of each GPU in bytes: capacity, CUDA context, and the peak of what the driver allocated.
-    fn devices(&self) -> Vec<(usize, u64, u64, u64)> {
+    /// The memory of each GPU in bytes: capacity, CUDA context, the peak of what the driver allocated, and what CUDA's
+    /// libraries held then.
+    fn devices(&self) -> Vec<(usize, u64, u64, u64, Vec<(String, u64)>)> {
         let (context, devices) = (self.context, self.library.account().devices.into_iter());
-        devices.map(|one| (one.index, one.capacity + context, context, one.peak)).collect()
+        let of = |one: control::DeviceAccount| {
+            (one.index, one.capacity + context, context, one.peak, one.libraries_at_peak)
+        };
+        devices.map(of).collect()
     }
 
     /// How certain the value of these bytes is; the least certain one.

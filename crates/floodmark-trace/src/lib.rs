@@ -60,8 +60,9 @@ pub use file::{
     read_trace, read_trace_within,
 };
 pub use header::{
-    AppliedChange, DeviceInfo, Ending, Engine, Header, Numerics, OperatorCost, OperatorKind,
-    Phantom, PhantomDevice, PhantomEnd, PhantomRead, StepCost, UnsupportedCall, Window,
+    AppliedChange, DeviceInfo, Ending, Engine, Header, LibraryBytes, Numerics, OperatorCost,
+    OperatorKind, Phantom, PhantomDevice, PhantomEnd, PhantomRead, StepCost, UnsupportedCall,
+    Window,
 };
 pub use hint::Hint;
 pub use limits::DecompressionLimit;

@@ -72,6 +72,8 @@ class Outcome:
         }
 
 
+#: What torch says when CUDA or one of its libraries finds no room for what it needs itself.
+_NO_ROOM = re.compile(r"CUDA error: out of memory|STATUS_(\w+_)?ALLOC(ATION)?_FAILED")
 #: Escape sequences for colours and styles.
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -87,7 +89,7 @@ def outcome_of(error: BaseException) -> tuple[PhantomEnd, str]:
     text = f"{type(error).__name__}: {_sentence(str(error))}".removesuffix(": ")
     cause: BaseException | None = error
     while cause is not None:
-        if type(cause).__name__ == "OutOfMemoryError":
+        if type(cause).__name__ == "OutOfMemoryError" or _NO_ROOM.search(str(cause)):
             return "out_of_memory", text
         cause = cause.__cause__ or cause.__context__
     return "failed", text

@@ -963,10 +963,22 @@ class PhantomDevice(TypedDict):
     capacity: int
     """Its memory in bytes."""
     context: int
-    """The CUDA context, with libraries."""
+    """The CUDA context."""
     peak_driver_bytes: int
     """The peak of memory allocated from the driver, by torch and by others, without the CUDA
     context."""
+    libraries_at_peak: list[LibraryBytes]
+    """What CUDA's libraries held then. Empty in files of versions that counted them as a part of
+    the context."""
+
+
+class LibraryBytes(TypedDict):
+    """The device memory of a library of CUDA."""
+
+    library: str
+    """Which: `cuBLAS`."""
+    bytes: int
+    """The bytes."""
 
 
 class PhantomRead(TypedDict):
@@ -1486,11 +1498,12 @@ class DeviceEstimate(TypedDict):
     peak_reserved: Bytes
     """The peak of torch's reserved bytes."""
     outside_torch: Bytes
-    """The memory allocated from the driver outside torch."""
-    context: Bytes
-    """The memory of the CUDA context."""
+    """The memory outside torch: the CUDA context, libraries, and what they allocate for the
+    program."""
+    owners: list[OwnerBytes]
+    """The same by owner, the context first."""
     needed: Bytes
-    """All of these together."""
+    """Reserved by torch and outside torch together, at the time when this is most."""
     is_lower_bound: bool
     """Whether more is needed than `needed`: an allocation failed, and what would have followed
     is unknown."""
@@ -1520,6 +1533,15 @@ class Process(TypedDict):
     """Its id."""
     rank: int | None
     """Its rank, where it has one."""
+
+
+class OwnerBytes(TypedDict):
+    """Memory outside torch."""
+
+    owner: str
+    """Who holds it: `CUDA context`, `cuBLAS`."""
+    bytes: Bytes
+    """The bytes."""
 
 
 class PeakParts(TypedDict):
@@ -1825,7 +1847,7 @@ class GpuProfile(TypedDict):
     memory: int
     """Its memory in bytes, as CUDA gives it."""
     context: int
-    """The CUDA context, with the handles of libraries, in bytes."""
+    """The CUDA context, in bytes. What libraries hold comes on top as a program uses them."""
     shared_per_block: int
     """Shared memory of a block by default, in bytes."""
     shared_per_block_optin: int

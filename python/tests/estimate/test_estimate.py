@@ -79,7 +79,9 @@ def test_a_program_that_fits_says_what_it_needs(training):
     assert found.fits is True
     row = found.rows[0]
     assert row["peak_allocated"] >= 164 * MIB
-    assert row["needed"] == row["peak_reserved"] + row["outside_torch"] + row["context"]
+    assert row["needed"] == row["peak_reserved"] + row["outside_torch"]
+    assert sum(owner["bytes"] for owner in row["owners"]) == row["outside_torch"]
+    assert [owner["owner"] for owner in row["owners"]] == ["CUDA context", "kernels"]
     assert row["headroom"] == row["capacity"] - row["needed"]
     assert str(found) == done.stdout
     info = training.floodmark("info", "a.flood").stdout
@@ -168,10 +170,10 @@ def test_a_segment_that_could_not_grow_is_no_memory_of_libraries(programs, asked
     options = ("--gpu", "rtx4090", "--memory", "2560MiB", "grows.py")
     _, found = estimate(programs, *options, env=settings)
     [device] = found["devices"]
-    assert device["outside_torch"] == 0
+    assert "other allocations" not in [owner["owner"] for owner in device["owners"]]
     _, found = estimate(programs, *options)
     [default] = found["devices"]
-    assert (default["outside_torch"], default["needed"]) == (0, device["needed"])
+    assert (default["owners"], default["needed"]) == (device["owners"], device["needed"])
 
 
 def test_a_program_that_dies_of_something_else_leaves_the_question_open(programs):

@@ -122,7 +122,7 @@ def test_an_estimated_allocation_passes_every_stop(programs):
     assert estimate.fits is True
     [device] = estimate.rows
     assert (device["peak_allocated"], device["peak_reserved"]) == (size, size)
-    assert device["needed"] == size + device["context"]
+    assert device["needed"] == size + device["outside_torch"]
     assert done.stdout.startswith("Fits: NVIDIA GeForce RTX 4090 (simulated)")
     assert estimate.to_dict()["engine"] == "phantom"
     [assumed] = estimate.to_dict()["reads"]

@@ -108,7 +108,7 @@ def test_a_smaller_gpu_fails_at_the_same_request(tmp_path: Path, settings: str) 
     ]
     words += [str(tmp_path / "program.py"), "2"]
     real = json.loads(floodmark(*words, settings=settings, status=1).stdout)["devices"][0]
-    memory = str(real["capacity"] - real["context"])
+    memory = str(real["capacity"] - real["outside_torch"])
     words = ["simulate", str(tmp_path / "default.flood"), "--json", "--memory", memory]
     run = json.loads(floodmark(*words, "--alloc-conf", settings).stdout)["runs"][-1]
     for figure in ("peak_allocated", "peak_reserved"):

@@ -183,10 +183,20 @@ export type PhantomDevice = {
   index: number | null;
   /** Its memory in bytes. */
   capacity: number;
-  /** The CUDA context, with libraries. */
+  /** The CUDA context. */
   context: number;
   /** The peak of memory allocated from the driver, by torch and by others, without the CUDA context. */
   peak_driver_bytes: number;
+  /** What CUDA's libraries held then. Empty in files of versions that counted them as a part of the context. */
+  libraries_at_peak: LibraryBytes[];
+};
+
+/** The device memory of a library of CUDA. */
+export type LibraryBytes = {
+  /** Which: `cuBLAS`. */
+  library: string;
+  /** The bytes. */
+  bytes: number;
 };
 
 /** A value that was read back and was assumed, not computed. */

@@ -1,7 +1,7 @@
 //! One request at a time: the allocator of a program that runs.
 
 use crate::heap::BlockId;
-use crate::program::Program;
+use crate::program::{Limit, Program};
 use crate::stats::Statistics;
 
 use super::{Failure, Observer, Settings, Simulator};
@@ -60,6 +60,11 @@ impl<O: Observer> Online<O> {
         }
     }
 
+    /// Limits the reserved bytes from now on; cached segments stay.
+    pub fn set_limit(&mut self, limit: Limit) {
+        self.simulator.limit = Some(limit);
+    }
+
     /// `torch.cuda.empty_cache()`.
     pub fn empty_cache(&mut self) {
         self.simulator.release_cached_blocks();
@@ -82,7 +87,6 @@ impl<O: Observer> Online<O> {
 mod tests {
     use super::*;
     use crate::config::AllocatorConfig;
-    use crate::program::Limit;
     use crate::version::TorchVersion;
     use floodmark_trace::Bytes;
 

@@ -8,8 +8,8 @@
 pub(crate) mod processes;
 
 use floodmark_trace::{
-    AppliedChange, Bytes, Device, Engine, Losses, Phantom, PhantomEnd, PhantomRead, StepCost,
-    Subject, Trace, UnsupportedCall,
+    AppliedChange, Bytes, Device, Engine, Losses, Phantom, PhantomDevice, PhantomEnd, PhantomRead,
+    StepCost, Subject, Trace, UnsupportedCall,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -199,11 +199,11 @@ pub struct DeviceEstimate {
     pub peak_allocated: Bytes,
     /// The peak of torch's reserved bytes.
     pub peak_reserved: Bytes,
-    /// The memory allocated from the driver outside torch.
+    /// The memory outside torch: the CUDA context, libraries, and what they allocate for the program.
     pub outside_torch: Bytes,
-    /// The memory of the CUDA context.
-    pub context: Bytes,
-    /// All of these together.
+    /// The same by owner, the context first.
+    pub owners: Vec<OwnerBytes>,
+    /// Reserved by torch and outside torch together, at the time when this is most.
     pub needed: Bytes,
     /// Whether more is needed than `needed`: an allocation failed, and what would have followed is unknown.
     pub is_lower_bound: bool,
@@ -222,6 +222,15 @@ pub struct DeviceEstimate {
     pub best_settings: Option<String>,
     /// What memory is made of where a change could put the peak; null where `best_settings` were not simulated either.
     pub peak_parts: Option<PeakParts>,
+}
+
+/// Memory outside torch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct OwnerBytes {
+    /// Who holds it: `CUDA context`, `cuBLAS`.
+    pub owner: String,
+    /// The bytes.
+    pub bytes: Bytes,
 }
 
 /// Decides whether a program fits.
@@ -355,7 +364,7 @@ fn one(
     let device = found.device;
     let about = phantom.devices.get(usize::try_from(device.index).unwrap_or(0));
     let about = about.cloned().unwrap_or_default();
-    let (capacity, context) = (Bytes(about.capacity), Bytes(about.context));
+    let capacity = Bytes(about.capacity);
     let question = Question {
         device: Some(device),
         by: By::Category,
@@ -364,12 +373,13 @@ fn one(
         ..Question::default()
     };
     let peak_reserved = found.reserved_peak.unwrap_or_default();
-    let outside = Bytes(about.peak_driver_bytes).saturating_sub(peak_reserved);
-    let mut needed = peak_reserved + outside + context;
+    let owners = owners(&about, peak_reserved);
+    let outside = owners.iter().map(|owner| owner.bytes).sum();
+    let mut needed = Bytes(about.peak_driver_bytes).max(peak_reserved) + Bytes(about.context);
     let failed = if has_failed(trace, device) {
         let failed = oom(trace, Some(device), Some(0))?;
         let asked = failed.reserved.unwrap_or_default() + failed.segment.unwrap_or_default();
-        needed = needed.max(asked + outside + context);
+        needed = needed.max(asked + outside);
         Some(failed.at)
     } else {
         None
@@ -383,9 +393,9 @@ fn one(
         peak_allocated: found.peak,
         peak_reserved,
         outside_torch: outside,
-        context,
+        owners,
         needed,
-        is_lower_bound: failed.is_some(),
+        is_lower_bound: failed.is_some() || lacks_room_for_a_library(trace, phantom),
         headroom: capacity.saturating_sub(needed),
         at: found.at.clone(),
         failed,
@@ -396,6 +406,21 @@ fn one(
     })
 }
 
+/// The memory outside torch, by owner.
+fn owners(about: &PhantomDevice, peak_reserved: Bytes) -> Vec<OwnerBytes> {
+    let libraries = about.libraries_at_peak.iter();
+    let libraries: Vec<_> =
+        libraries.map(|held| (held.library.clone(), Bytes(held.bytes))).collect();
+    let held: Bytes = libraries.iter().map(|&(_, bytes)| bytes).sum();
+    // What a library allocated as the program's own memory, as `cudaMalloc` does.
+    let others = Bytes(about.peak_driver_bytes).saturating_sub(peak_reserved + held);
+    let context = ("CUDA context".to_owned(), Bytes(about.context));
+    let all =
+        [context].into_iter().chain(libraries).chain([("other allocations".to_owned(), others)]);
+    let all = all.filter(|&(_, bytes)| bytes > Bytes(0));
+    all.map(|(owner, bytes)| OwnerBytes { owner, bytes }).collect()
+}
+
 /// The settings of the allocator with which the same requests reserve least; none where no others reserve less.
 fn best_settings(trace: &Trace, device: Device) -> Option<String> {
     let question =
@@ -404,6 +429,13 @@ fn best_settings(trace: &Trace, device: Device) -> Option<String> {
     let best = &found.runs[found.best?];
     let saves = best.peak_reserved < found.recorded.peak_reserved;
     (saves && !best.alloc_conf.is_empty()).then(|| best.alloc_conf.clone())
+}
+
+/// Whether the program ran out of memory without a request to torch: a library found no room for itself.
+fn lacks_room_for_a_library(trace: &Trace, phantom: &Phantom) -> bool {
+    let mut events = trace.events.iter();
+    phantom.ended == PhantomEnd::OutOfMemory
+        && !events.any(|event| matches!(event.subject, Subject::Oom(_)))
 }
 
 fn has_failed(trace: &Trace, device: Device) -> bool {

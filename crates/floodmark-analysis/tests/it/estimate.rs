@@ -4,7 +4,8 @@ use floodmark_analysis::{
     Estimate, ProgramEnd, QuestionError, StepPeaks, Unknown, WholeRun, estimate, estimate_processes,
 };
 use floodmark_trace::{
-    Bytes, Device, Loss, Micros, Phantom, PhantomDevice, PhantomEnd, PhantomRead, Trace,
+    Bytes, Device, LibraryBytes, Loss, Micros, Phantom, PhantomDevice, PhantomEnd, PhantomRead,
+    Trace,
 };
 
 use crate::trace;
@@ -48,7 +49,7 @@ fn the_need_is_reserved_bytes_and_the_context() {
     assert_eq!((found.peak_allocated, found.peak_reserved), (Bytes(20 * MIB), Bytes(32 * MIB)));
     let [device] = &found.devices[..] else { panic!("{:?}", found.devices) };
     assert_eq!((device.needed, device.headroom), (Bytes(42 * MIB), Bytes(58 * MIB)));
-    assert_eq!((device.outside_torch, device.is_lower_bound), (Bytes(0), false));
+    assert_eq!((device.outside_torch, device.is_lower_bound), (Bytes(10 * MIB), false));
     let categories: Vec<_> = device.categories.iter().map(|row| &*row.location).collect();
     assert!(categories.contains(&"parameter"), "{categories:?}");
 }
@@ -57,8 +58,31 @@ fn the_need_is_reserved_bytes_and_the_context() {
 fn memory_outside_torch_is_needed_too() {
     let found = ask(STEP, PhantomEnd::Steps, 40);
     let device = &found.devices[0];
-    assert_eq!((device.outside_torch, device.needed), (Bytes(8 * MIB), Bytes(50 * MIB)));
+    assert_eq!((device.outside_torch, device.needed), (Bytes(18 * MIB), Bytes(50 * MIB)));
     assert_eq!(found.fits, Some(true));
+}
+
+#[test]
+fn memory_outside_torch_has_owners() {
+    let mut trace = recorded(STEP, PhantomEnd::Steps, 45);
+    let device = &mut trace.header.phantom.as_mut().unwrap().devices[0];
+    device.libraries_at_peak = vec![LibraryBytes { library: "cuBLAS".into(), bytes: 5 * MIB }];
+    let found = estimate(&trace).unwrap();
+    let owners = |found: &Estimate| -> Vec<(String, u64)> {
+        let owners = found.devices[0].owners.iter();
+        owners.map(|owner| (owner.owner.clone(), owner.bytes.0 / MIB)).collect()
+    };
+    let named = |names: &[(&str, u64)]| -> Vec<(String, u64)> {
+        names.iter().map(|&(name, bytes)| (name.to_owned(), bytes)).collect()
+    };
+    let all = [("CUDA context", 10), ("cuBLAS", 5), ("other allocations", 8)];
+    assert_eq!(owners(&found), named(&all));
+    assert_eq!(found.devices[0].needed, Bytes(55 * MIB));
+    // torch had released a part of its memory when a library allocated: the sum of both peaks is not needed.
+    trace.header.phantom.as_mut().unwrap().devices[0].peak_driver_bytes = 34 * MIB;
+    let found = estimate(&trace).unwrap();
+    assert_eq!(owners(&found), named(&all[..2]));
+    assert_eq!(found.devices[0].needed, Bytes(44 * MIB));
 }
 
 #[test]

@@ -17,13 +17,17 @@ mod unplanned;
 
 use std::ffi::{c_char, c_int, c_void};
 
+use floodmark_cuda_model::library_memory::Use;
+
 use crate::guard::OrNull;
+use crate::machine::{current_device, hold};
 use crate::status::put;
 use library::library;
 
 pub(crate) const SUCCESS: i32 = 0;
 pub(crate) const BAD_PARAM: i32 = 2000;
 pub(crate) const NOT_SUPPORTED: i32 = 3000;
+const DEVICE_ALLOCATION_FAILED: i32 = 4004;
 
 /// A handle: the stream that it works on.
 #[derive(Debug)]
@@ -33,6 +37,9 @@ struct Handle {
 
 #[crate::entry_point]
 unsafe extern "C" fn cudnnCreate(handle: *mut *mut Handle) -> i32 {
+    if !hold(current_device(), Use::CudnnHandle) {
+        return DEVICE_ALLOCATION_FAILED;
+    }
     let made = Box::into_raw(Box::new(Handle { stream: std::ptr::null_mut() }));
     // SAFETY: the caller's pointer, by cuDNN's contract.
     unsafe { put(handle, made) };

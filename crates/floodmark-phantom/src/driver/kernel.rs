@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::machine::machine;
-use crate::runtime::active_blocks;
+use crate::runtime::{active_blocks, launch};
 use crate::status::{SUCCESS, put};
-use crate::streams::{new_handle, note_work};
+use crate::streams::new_handle;
 
 #[crate::entry_point]
 unsafe extern "C" fn cuModuleLoadData(module: *mut u64, _image: *const c_void) -> i32 {
@@ -157,8 +157,7 @@ extern "C" fn cuLaunchKernel(
     _shared: c_uint,
     stream: u64,
 ) -> i32 {
-    note_work(stream);
-    SUCCESS
+    launch(stream)
 }
 
 #[crate::entry_point]
@@ -187,8 +186,7 @@ struct LaunchConfig {
 #[crate::entry_point]
 unsafe extern "C" fn cuLaunchKernelEx(config: *const LaunchConfig, _function: u64) -> i32 {
     // SAFETY: the caller's struct begins with these fields.
-    note_work(unsafe { (*config).stream });
-    SUCCESS
+    launch(unsafe { (*config).stream })
 }
 
 #[crate::entry_point]

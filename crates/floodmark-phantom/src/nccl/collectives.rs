@@ -2,10 +2,10 @@
 
 use std::ffi::c_int;
 
-use super::communicators::{Communicator, find};
+use super::communicators::{Communicator, find, send};
 use super::exchange::{Kind, Reduction, bring, reduce};
 use super::groups::{Broadcast, broadcast};
-use super::{INVALID_ARGUMENT, SUCCESS};
+use super::{INVALID_ARGUMENT, SUCCESS, UNHANDLED_CUDA_ERROR};
 use crate::contents::{Certainty, Contents, contents};
 use crate::status::put;
 use crate::streams::note_work;
@@ -18,10 +18,21 @@ struct Call {
 }
 
 impl Call {
-    fn read(communicator: u64, count: usize, kind: c_int, stream: u64) -> Option<Self> {
+    /// The status of NCCL where the call is impossible.
+    fn read(communicator: u64, count: usize, kind: c_int, stream: u64) -> Result<Self, i32> {
         note_work(stream);
-        let (world, kind) = (find(communicator)?, Kind::from_number(kind)?);
-        Some(Self { world, kind, bytes: (count as u64).checked_mul(kind.bytes())? })
+        let world = find(communicator).ok_or(INVALID_ARGUMENT)?;
+        let kind = Kind::from_number(kind).ok_or(INVALID_ARGUMENT)?;
+        let bytes = (count as u64).checked_mul(kind.bytes()).ok_or(INVALID_ARGUMENT)?;
+        let has_buffers = send(communicator, bytes);
+        if has_buffers { Ok(Self { world, kind, bytes }) } else { Err(UNHANDLED_CUDA_ERROR) }
+    }
+
+    /// The same for a call whose `count` is the share of one rank.
+    fn read_share(communicator: u64, count: usize, kind: c_int, stream: u64) -> Result<Self, i32> {
+        let call = Self::read(communicator, count, kind, stream)?;
+        let whole = call.bytes.saturating_mul(call.world.ranks);
+        if send(communicator, whole) { Ok(call) } else { Err(UNHANDLED_CUDA_ERROR) }
     }
 
     fn is_root(&self, root: c_int) -> bool {
@@ -71,7 +82,10 @@ extern "C" fn ncclAllReduce(
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let Some(call) = Call::read(communicator, count, kind, stream) else { return INVALID_ARGUMENT };
+    let call = match Call::read(communicator, count, kind, stream) {
+        Ok(call) => call,
+        Err(status) => return status,
+    };
     call.reduce(&mut contents(), from, to, reduction);
     SUCCESS
 }
@@ -87,7 +101,10 @@ extern "C" fn ncclReduce(
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let Some(call) = Call::read(communicator, count, kind, stream) else { return INVALID_ARGUMENT };
+    let call = match Call::read(communicator, count, kind, stream) {
+        Ok(call) => call,
+        Err(status) => return status,
+    };
     if call.is_root(root) {
         call.reduce(&mut contents(), from, to, reduction);
     }
@@ -104,7 +121,10 @@ extern "C" fn ncclBroadcast(
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let Some(call) = Call::read(communicator, count, kind, stream) else { return INVALID_ARGUMENT };
+    let call = match Call::read(communicator, count, kind, stream) {
+        Ok(call) => call,
+        Err(status) => return status,
+    };
     broadcast(Broadcast {
         communicator,
         is_ours: call.is_root(root),
@@ -138,7 +158,10 @@ extern "C" fn ncclReduceScatter(
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let Some(call) = Call::read(communicator, count, kind, stream) else { return INVALID_ARGUMENT };
+    let call = match Call::read_share(communicator, count, kind, stream) {
+        Ok(call) => call,
+        Err(status) => return status,
+    };
     call.reduce(&mut contents(), from + call.world.rank * call.bytes, to, reduction);
     SUCCESS
 }
@@ -152,7 +175,10 @@ extern "C" fn ncclAllGather(
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let Some(call) = Call::read(communicator, count, kind, stream) else { return INVALID_ARGUMENT };
+    let call = match Call::read_share(communicator, count, kind, stream) {
+        Ok(call) => call,
+        Err(status) => return status,
+    };
     call.spread(&mut contents(), from, to);
     SUCCESS
 }
@@ -167,7 +193,10 @@ extern "C" fn ncclAlltoAll(
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let Some(call) = Call::read(communicator, count, kind, stream) else { return INVALID_ARGUMENT };
+    let call = match Call::read_share(communicator, count, kind, stream) {
+        Ok(call) => call,
+        Err(status) => return status,
+    };
     let all = call.bytes.saturating_mul(call.world.ranks);
     call.take(&mut contents(), from, to, all, Certainty::Assumed);
     SUCCESS
@@ -183,7 +212,10 @@ extern "C" fn ncclGather(
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let Some(call) = Call::read(communicator, count, kind, stream) else { return INVALID_ARGUMENT };
+    let call = match Call::read_share(communicator, count, kind, stream) {
+        Ok(call) => call,
+        Err(status) => return status,
+    };
     if call.is_root(root) {
         call.spread(&mut contents(), from, to);
     }
@@ -201,7 +233,10 @@ extern "C" fn ncclScatter(
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let Some(call) = Call::read(communicator, count, kind, stream) else { return INVALID_ARGUMENT };
+    let call = match Call::read_share(communicator, count, kind, stream) {
+        Ok(call) => call,
+        Err(status) => return status,
+    };
     if call.is_root(root) {
         let own = from + call.world.rank * call.bytes;
         call.take(&mut contents(), own, to, call.bytes, Certainty::Known);

@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{INVALID_ARGUMENT, SUCCESS, UniqueId};
+use floodmark_cuda_model::library_memory::{
+    Communicator as CommunicatorMemory, LARGE_MESSAGE, Use,
+};
+
+use super::{INVALID_ARGUMENT, SUCCESS, UNHANDLED_CUDA_ERROR, UniqueId};
 use crate::guard::ConstOrNull;
 use crate::guard::refuse;
-use crate::machine::current_device;
+use crate::machine::{current_device, hold, release_held};
 use crate::status::put;
 use crate::streams::new_handle;
 
@@ -20,6 +24,23 @@ pub(super) struct Communicator {
     pub(super) ranks: u64,
     pub(super) rank: u64,
     device: usize,
+    memory: CommunicatorMemory,
+    /// Whether it has the buffers for large messages.
+    has_large_messages: bool,
+}
+
+impl Communicator {
+    /// One on a device, with what the environment says about its memory. `None` when the device is full.
+    fn on(device: usize, ranks: u64, rank: u64) -> Option<Self> {
+        let number = |name: &str| std::env::var(name).ok()?.trim().parse::<u64>().ok();
+        let usual = CommunicatorMemory::default();
+        let memory = CommunicatorMemory {
+            channels: number("NCCL_MAX_NCHANNELS").unwrap_or(usual.channels),
+            uses_virtual_memory: number("NCCL_CUMEM_ENABLE") != Some(0),
+        };
+        let made = Self { ranks, rank, device, memory, has_large_messages: false };
+        hold(device, Use::Communicator(memory)).then_some(made)
+    }
 }
 
 /// All communicators, and how many ranks the groups of coming splits have.
@@ -40,6 +61,17 @@ fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A message of that many bytes is sent: the first large one to other ranks needs buffers. `false` when the device is full.
+pub(super) fn send(handle: u64, bytes: u64) -> bool {
+    let mut registry = registry();
+    let Some(found) = registry.communicators.get_mut(&handle) else { return true };
+    if found.has_large_messages || found.ranks == 1 || bytes < LARGE_MESSAGE {
+        return true;
+    }
+    found.has_large_messages = hold(found.device, Use::LargeMessages);
+    found.has_large_messages
+}
+
 /// The communicator of that handle.
 pub(super) fn find(handle: u64) -> Option<Communicator> {
     registry().communicators.get(&handle).copied()
@@ -53,8 +85,10 @@ unsafe fn create(to: *mut u64, ranks: u64, rank: u64) -> i32 {
     if rank >= ranks {
         return INVALID_ARGUMENT;
     }
+    let Some(communicator) = Communicator::on(current_device(), ranks, rank) else {
+        return UNHANDLED_CUDA_ERROR;
+    };
     let handle = new_handle();
-    let communicator = Communicator { ranks, rank, device: current_device() };
     registry().communicators.insert(handle, communicator);
     // SAFETY: by this function's contract.
     unsafe { put(to, handle) };
@@ -130,8 +164,10 @@ unsafe extern "C" fn ncclCommInitAll(
         };
         let device = device.map_or(Some(rank), |device| usize::try_from(device).ok());
         let Some(device) = device else { return INVALID_ARGUMENT };
+        let Some(communicator) = Communicator::on(device, ranks as u64, rank as u64) else {
+            return UNHANDLED_CUDA_ERROR;
+        };
         let handle = new_handle();
-        let communicator = Communicator { ranks: ranks as u64, rank: rank as u64, device };
         registry().communicators.insert(handle, communicator);
         // SAFETY: the caller's array has `count` entries.
         unsafe { put(to, handle) };
@@ -201,7 +237,13 @@ extern "C" fn ncclCommFinalize(_communicator: u64) -> i32 {
 
 #[crate::entry_point]
 extern "C" fn ncclCommDestroy(communicator: u64) -> i32 {
-    registry().communicators.remove(&communicator);
+    let gone = registry().communicators.remove(&communicator);
+    if let Some(gone) = gone {
+        release_held(gone.device, Use::Communicator(gone.memory));
+        if gone.has_large_messages {
+            release_held(gone.device, Use::LargeMessages);
+        }
+    }
     SUCCESS
 }
 

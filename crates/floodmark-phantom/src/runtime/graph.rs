@@ -7,11 +7,14 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use floodmark_cuda_model::library_memory::Use;
+
 use crate::guard::OrNull;
+use crate::machine::{current_device, hold, release_held};
 use crate::status::{
-    CAPTURE_INVALIDATED, ILLEGAL_STATE, INVALID_VALUE, SUCCESS, put, record_error,
+    CAPTURE_INVALIDATED, ILLEGAL_STATE, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, put, record_error,
 };
-use crate::streams::{Graph, new_handle, note_work, with};
+use crate::streams::{Graph, Instance, new_handle, note_work, with};
 
 thread_local! {
     /// The capture mode of this thread: kept, because CUDA returns the old mode.
@@ -140,9 +143,15 @@ unsafe extern "C" fn cudaGraphGetNodes(graph: u64, nodes: OrNull<u64>, count: *m
 }
 
 #[crate::entry_point]
-unsafe extern "C" fn cudaGraphInstantiate(to: *mut u64, _graph: u64, _flags: u64) -> i32 {
+unsafe extern "C" fn cudaGraphInstantiate(to: *mut u64, graph: u64, _flags: u64) -> i32 {
+    let nodes = with(|streams| streams.graph(graph)).map_or(0, |graph| graph.nodes);
+    let device = current_device();
+    if !hold(device, Use::Graph(nodes)) {
+        return record_error(OUT_OF_MEMORY);
+    }
+    let made = with(|streams| streams.create_instance(Instance { device, nodes }));
     // SAFETY: the caller's pointer, by CUDA's contract.
-    unsafe { put(to, new_handle()) };
+    unsafe { put(to, made) };
     SUCCESS
 }
 
@@ -153,7 +162,10 @@ unsafe extern "C" fn cudaGraphInstantiateWithFlags(to: *mut u64, graph: u64, fla
 }
 
 #[crate::entry_point]
-extern "C" fn cudaGraphExecDestroy(_exec: u64) -> i32 {
+extern "C" fn cudaGraphExecDestroy(exec: u64) -> i32 {
+    if let Some(Instance { device, nodes }) = with(|streams| streams.destroy_instance(exec)) {
+        release_held(device, Use::Graph(nodes));
+    }
     SUCCESS
 }
 

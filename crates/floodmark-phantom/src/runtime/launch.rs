@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::memory::allocate;
 use crate::guard::{ConstOrNull, OrNull};
-use crate::machine::{current_device, machine};
+use crate::machine::{current_device, load_kernels, machine};
 use crate::status::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, put, record_error};
 use crate::streams::{new_handle, note_work};
 
@@ -217,8 +217,7 @@ extern "C" fn cudaLaunchKernel(
     _shared: usize,
     stream: u64,
 ) -> i32 {
-    note_work(stream);
-    SUCCESS
+    launch(stream)
 }
 
 #[crate::entry_point]
@@ -261,8 +260,13 @@ unsafe extern "C" fn cudaLaunchKernelExC(
     _args: *mut *mut c_void,
 ) -> i32 {
     // SAFETY: the caller's struct begins with these fields.
-    note_work(unsafe { (*config).stream });
-    SUCCESS
+    launch(unsafe { (*config).stream })
+}
+
+/// Launches a kernel on a stream.
+pub(crate) fn launch(stream: u64) -> i32 {
+    note_work(stream);
+    if load_kernels() { SUCCESS } else { record_error(OUT_OF_MEMORY) }
 }
 
 /// `cudaFuncAttributes`, 144 bytes in CUDA 12 and 13.

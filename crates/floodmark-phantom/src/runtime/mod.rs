@@ -14,7 +14,7 @@ pub(crate) mod stream;
 pub(crate) use attributes::attribute;
 pub(crate) use entry::driver_function;
 pub(crate) use errors::words as error_words;
-pub(crate) use launch::active_blocks;
+pub(crate) use launch::{active_blocks, launch};
 pub(crate) use memory::{allocate, forget, free_host, give_device_pointer, give_host, release};
 
 /// The simulated version of CUDA.

@@ -2,9 +2,13 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
+use floodmark_cuda_model::library_memory::Use;
+
 use crate::guard::OrNull;
-use crate::machine::current_device;
-use crate::status::{CAPTURE_UNSUPPORTED, INVALID_VALUE, SUCCESS, put, record_error};
+use crate::machine::{current_device, hold};
+use crate::status::{
+    CAPTURE_UNSUPPORTED, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, put, record_error,
+};
 use crate::streams::{note_work, with};
 
 /// The resolution of a device's events. Programs divide by measured times, so they are never 0.
@@ -28,7 +32,11 @@ pub(crate) unsafe extern "C" fn cudaStreamCreateWithPriority(
     flags: c_uint,
     priority: c_int,
 ) -> i32 {
-    let stream = with(|streams| streams.create_stream(current_device(), priority, flags));
+    let device = current_device();
+    if !hold(device, Use::Stream) {
+        return record_error(OUT_OF_MEMORY);
+    }
+    let stream = with(|streams| streams.create_stream(device, priority, flags));
     // SAFETY: the caller's pointer, by CUDA's contract.
     unsafe { put(to, stream) };
     SUCCESS

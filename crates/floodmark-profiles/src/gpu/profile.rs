@@ -51,7 +51,7 @@ pub struct GpuProfile {
     pub clusters: Vec<u32>,
     /// Its memory in bytes, as CUDA gives it.
     pub memory: u64,
-    /// The CUDA context, with the handles of libraries, in bytes.
+    /// The CUDA context, in bytes. What libraries hold comes on top as a program uses them.
     pub context: u64,
     /// Shared memory of a block by default, in bytes.
     pub shared_per_block: u64,
@@ -330,7 +330,7 @@ mod tests {
         assert!(parse(good).is_ok());
         for (from, to, named) in [
             ("capability = \"7.5\"", "capability = \"seven\"", "capability"),
-            ("context = 243_269_632", "context = 99_828_320_256", "memory"),
+            ("context = 167_772_160", "context = 99_828_320_256", "memory"),
             ("multiprocessors = 40", "multiprocessors = 0", "multiprocessors"),
             ("shared_per_block = 49_152", "shared_per_block = 149_152", "shared_per_block"),
             ("multiprocessors = 40", "multiprocessors = 40\nclusters = [40, 0]", "clusters"),

@@ -3,7 +3,7 @@
 use floodmark_analysis::{
     DeviceEstimate, Estimate, Process, Row, SharedGpu, StepPeaks, Unknown, WholeRun,
 };
-use floodmark_trace::{Bytes, Engine, PhantomEnd, PhantomRead};
+use floodmark_trace::{Engine, PhantomEnd, PhantomRead};
 
 use crate::answer_text::AnswerText;
 use crate::plural::plural;
@@ -177,7 +177,7 @@ fn ended(found: &Estimate) -> String {
 /// A row for each process and device.
 fn needs_of_processes(devices: &[DeviceEstimate]) -> Sheet {
     let mut columns = sheet::words(&["Process", "Device"]);
-    let titles = ["Peak allocated", "Peak reserved", "Outside torch", "CUDA context", "Needed"];
+    let titles = ["Peak allocated", "Peak reserved", "Outside torch", "Needed"];
     columns.extend(sheet::numbers(&titles));
     columns.extend(sheet::numbers(&["Capacity", "Headroom"]));
     let rows = devices.iter().map(|found| {
@@ -190,7 +190,6 @@ fn needs_of_processes(devices: &[DeviceEstimate]) -> Sheet {
             found.peak_allocated.to_string(),
             found.peak_reserved.to_string(),
             found.outside_torch.to_string(),
-            found.context.to_string(),
             format!("{more}{}", found.needed),
             found.capacity.to_string(),
             headroom,
@@ -204,44 +203,61 @@ fn needs(devices: &[DeviceEstimate]) -> Sheet {
     let mut columns = sheet::words(&["Needed"]);
     columns.extend(devices.iter().map(|device| (device.device.to_string(), Side::Right)));
     columns.push((String::new(), Side::Left));
-    let row = |title: &str, of: fn(&DeviceEstimate) -> String, remark: &str| {
+    let row = |title: &str, of: &dyn Fn(&DeviceEstimate) -> String, remark: &str| {
         let mut cells = vec![title.to_owned()];
         cells.extend(devices.iter().map(of));
         cells.push(remark.to_owned());
         Cells { cells, below: Vec::new() }
     };
     let mut rows = vec![
-        row("peak allocated", |found| found.peak_allocated.to_string(), ""),
-        row("peak reserved", |found| found.peak_reserved.to_string(), ""),
+        row("peak allocated", &|found| found.peak_allocated.to_string(), ""),
+        row("peak reserved", &|found| found.peak_reserved.to_string(), ""),
     ];
-    if devices.iter().any(|device| device.outside_torch > Bytes(0)) {
-        rows.push(row(
-            "outside torch",
-            |found| found.outside_torch.to_string(),
-            "allocated by libraries",
-        ));
+    let mut owners: Vec<&str> = Vec::new();
+    for owner in devices.iter().flat_map(|device| &device.owners) {
+        if !owners.contains(&owner.owner.as_str()) {
+            owners.push(&owner.owner);
+        }
+    }
+    for name in &owners {
+        let of = |found: &DeviceEstimate| {
+            let bytes = found.owners.iter().find(|owner| owner.owner == *name);
+            bytes.map_or_else(String::new, |owner| owner.bytes.to_string())
+        };
+        rows.push(row(name, &of, remark_on(name)));
     }
     let at_least = |found: &DeviceEstimate| {
         let more = if found.is_lower_bound { "> " } else { "" };
         format!("{more}{}", found.needed)
     };
-    let sum = if rows.len() > 2 {
-        "reserved + outside torch + CUDA context"
-    } else {
-        "reserved + CUDA context"
+    let adds_up = |found: &DeviceEstimate| {
+        found.is_lower_bound || found.needed == found.peak_reserved + found.outside_torch
     };
-    rows.push(row(
-        "CUDA context",
-        |found| found.context.to_string(),
-        "driver, libraries and kernels",
-    ));
-    rows.push(row("needed", at_least, sum));
-    rows.push(row("capacity", |found| found.capacity.to_string(), ""));
+    let sum = if devices.iter().all(adds_up) {
+        "reserved and all below it"
+    } else {
+        "less than their sum: not all at the same time"
+    };
+    rows.push(row("needed", &at_least, sum));
+    rows.push(row("capacity", &|found| found.capacity.to_string(), ""));
     let headroom = |found: &DeviceEstimate| {
         if found.is_lower_bound { "none".to_owned() } else { found.headroom.to_string() }
     };
-    rows.push(row("headroom", headroom, ""));
+    rows.push(row("headroom", &headroom, ""));
     Sheet { columns, rows, ..Sheet::default() }
+}
+
+/// What an owner of memory outside torch is, for those whose name does not say it.
+fn remark_on(owner: &str) -> &'static str {
+    match owner {
+        "CUDA context" => "what the first call to CUDA takes",
+        "kernels" => "code and local memory",
+        "cuBLAS" => "a handle for each thread that multiplies",
+        "streams" => "beside the default stream",
+        "NCCL" => "communicators",
+        "other allocations" => "by libraries, as `cudaMalloc`",
+        _ => "",
+    }
 }
 
 fn categories(device: &DeviceEstimate) -> Sheet {
@@ -316,7 +332,9 @@ fn assumptions(found: &Estimate) -> Vec<String> {
     below.push(if found.is_checked {
         format!("The profile `{gpu}` was checked on hardware")
     } else {
-        format!("The profile `{gpu}` was not checked on hardware: its CUDA context is assumed")
+        format!(
+            "The profile `{gpu}` was not checked on hardware: its memory outside torch is assumed"
+        )
     });
     below
 }

@@ -10,7 +10,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use changes::{AppliedChange, Numerics, OperatorCost, OperatorKind, StepCost};
-pub use phantom::{Engine, Phantom, PhantomDevice, PhantomEnd, PhantomRead, UnsupportedCall};
+pub use phantom::{
+    Engine, LibraryBytes, Phantom, PhantomDevice, PhantomEnd, PhantomRead, UnsupportedCall,
+};
 pub use window::Window;
 
 /// A device that was visible to the program.

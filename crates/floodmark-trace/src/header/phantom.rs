@@ -78,10 +78,22 @@ pub struct PhantomDevice {
     pub index: Option<u32>,
     /// Its memory in bytes.
     pub capacity: u64,
-    /// The CUDA context, with libraries.
+    /// The CUDA context.
     pub context: u64,
     /// The peak of memory allocated from the driver, by torch and by others, without the CUDA context.
     pub peak_driver_bytes: u64,
+    /// What CUDA's libraries held then. Empty in files of versions that counted them as a part of the context.
+    pub libraries_at_peak: Vec<LibraryBytes>,
+}
+
+/// The device memory of a library of CUDA.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LibraryBytes {
+    /// Which: `cuBLAS`.
+    pub library: String,
+    /// The bytes.
+    pub bytes: u64,
 }
 
 /// A value that was read back and was assumed, not computed.

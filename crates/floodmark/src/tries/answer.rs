@@ -42,8 +42,7 @@ pub(crate) struct TryAnswer {
 impl From<&Estimate> for TryAnswer {
     fn from(found: &Estimate) -> Self {
         let most = found.devices.iter().max_by_key(|device| device.needed);
-        let least =
-            |device: &DeviceEstimate| device.peak_allocated + device.outside_torch + device.context;
+        let least = |device: &DeviceEstimate| device.peak_allocated + device.outside_torch;
         let missing = found.losses.0.iter().map(ToString::to_string);
         let reasons: Vec<String> = missing.chain(found.notes.iter().cloned()).collect();
         let error = found.error.clone();

@@ -36,8 +36,11 @@ class SimulatedGpu:
                 "capacity": capacity,
                 "context": context,
                 "peak_driver_bytes": peak,
+                "libraries_at_peak": [
+                    {"library": library, "bytes": held} for library, held in libraries
+                ],
             }
-            for number, (index, capacity, context, peak) in enumerate(library.devices())
+            for number, (index, capacity, context, peak, libraries) in enumerate(library.devices())
         ]
         unsupported: list[answer_types.UnsupportedCall] = [
             {"library": call.library, "name": call.name, "count": call.count}

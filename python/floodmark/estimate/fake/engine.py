@@ -215,6 +215,10 @@ class Engine:
         """Stop reporting: later frees are ignored."""
         self.operators.close()
 
+    def libraries(self, device: Any) -> list[tuple[str, int]]:
+        """What CUDA's libraries hold outside torch on a device."""
+        return self.operators.libraries(self._torch.device(device))
+
     def level(self, device: Any) -> tuple[int, int, int, int]:
         """Allocated and reserved bytes of a device, each with its peak."""
         return self.operators.level(self._torch.device(device))

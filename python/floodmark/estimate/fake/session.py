@@ -102,10 +102,11 @@ class FakeSession(EngineSession):
             self._stack.callback(self.engine.close)
             self._stack.enter_context(Torch(self.setting, self.engine, follow))
             self._stack.enter_context(Conversions(self.setting, self.engine, self._reads))
+            memory = torch_cuda.MemoryInfo(torch, self._machine, self.engine.libraries)
             if self._is_shimmed:
-                self._stack.enter_context(torch_cuda.shown(torch, self._name))
+                self._stack.enter_context(torch_cuda.shown(torch, self._name, memory))
             else:
-                devices = torch_cuda.Devices(self.setting, self._machine, self._name)
+                devices = torch_cuda.Devices(self.setting, self._machine, self._name, memory)
                 self._stack.enter_context(devices)
             for plugin in (*plugins.known("fake", self._without), *self._more):
                 self._stack.enter_context(plugin(self.setting))
@@ -135,12 +136,16 @@ class FakeSession(EngineSession):
         devices: list[PhantomDevice] = []
         for index in range(self._machine.gpus if self.engine is not None else 0):
             peak = self.level(f"cuda:{index}")[3]
+            held = self.engine.libraries(f"cuda:{index}") if peak > 0 else []
             devices.append(
                 {
                     "index": None,
                     "capacity": self._machine.memory,
                     "context": context,
-                    "peak_driver_bytes": peak,
+                    "peak_driver_bytes": peak + sum(number for _, number in held),
+                    "libraries_at_peak": [
+                        {"library": library, "bytes": number} for library, number in held
+                    ],
                 }
             )
         return self.outcome.account(

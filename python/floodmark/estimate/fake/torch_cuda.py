@@ -26,11 +26,12 @@ _hidden: list[Callable[[], None]] = []
 
 
 @contextlib.contextmanager
-def shown(torch: Any, name: str) -> Iterator[None]:
+def shown(torch: Any, name: str, memory: MemoryInfo) -> Iterator[None]:
     """Show the phantom's devices to torch for a block, and hide them again after it.
 
     The library cannot be unloaded, and a program that later checks for a GPU must not find the
-    phantom. In the block the devices have the name `name`.
+    phantom. In the block the devices have the name `name` and the memory `memory`: the phantom
+    knows no block of a fake tensor.
     """
     show()
     gpu_account.lend_cuda()
@@ -41,14 +42,39 @@ def shown(torch: Any, name: str) -> Iterator[None]:
     properties = torch.cuda.get_device_properties
     # `get_device_name` calls it too.
     torch.cuda.get_device_properties = lambda device=None: _Properties(properties(device), name)
+    memory_info = torch.cuda.mem_get_info
+    torch.cuda.mem_get_info = memory
     try:
         yield
     finally:
         torch.cuda.get_device_properties = properties
+        torch.cuda.mem_get_info = memory_info
         # A phantom that the user requested stays.
         if current_gpu.current() is None:
             torch_private.empty_cache(torch)
             _hide(torch)
+
+
+class MemoryInfo:
+    """`torch.cuda.mem_get_info`, with the memory of fake tensors and what lies outside torch."""
+
+    def __init__(
+        self,
+        torch: Any,
+        machine: _core.PhantomMachine,
+        libraries: Callable[[str], list[tuple[str, int]]],
+    ) -> None:
+        self._torch = torch
+        self._machine = machine
+        self._libraries = libraries
+
+    def __call__(self, device: Any = None) -> tuple[int, int]:
+        index = None if device is None else self._torch.device(device).index
+        if index is None:
+            index = self._torch.cuda.current_device()
+        held = sum(number for _, number in self._libraries(f"cuda:{index}"))
+        used = self._machine.context + held + self._torch.cuda.memory_reserved(index)
+        return self._machine.memory - used, self._machine.memory
 
 
 def show() -> None:
@@ -89,10 +115,17 @@ class Devices(Plugin):
     library = "torch"
     is_required = True
 
-    def __init__(self, setting: Setting, machine: _core.PhantomMachine, name: str) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        machine: _core.PhantomMachine,
+        name: str,
+        memory: MemoryInfo,
+    ) -> None:
         super().__init__(setting)
         self._machine = machine
         self._name = name
+        self._memory = memory
         self._current = 0
         self._torch: Any = None
 
@@ -142,7 +175,6 @@ class Devices(Plugin):
 
     def _functions(self) -> dict[str, Any]:
         """The functions of `torch.cuda` that programs call before they compute."""
-        memory = self._machine.memory - self._machine.context
         about = self._properties()
         return {
             "is_available": lambda: True,
@@ -155,7 +187,7 @@ class Devices(Plugin):
             "get_device_name": lambda _device=None: about.name,
             "get_device_capability": lambda _device=None: (about.major, about.minor),
             "get_device_properties": lambda _device=None: about,
-            "mem_get_info": lambda device=None: (memory - self._reserved(device), memory),
+            "mem_get_info": self._memory,
             "synchronize": lambda _device=None: None,
             "is_bf16_supported": lambda *_args, **_named: about.major >= 8,
             "is_current_stream_capturing": lambda: False,
@@ -171,11 +203,6 @@ class Devices(Plugin):
             "manual_seed_all": lambda _seed: None,
             "ipc_collect": lambda: None,
         }
-
-    def _reserved(self, device: Any) -> int:
-        index = self._current if device is None else device
-        reserved: int = self._torch.cuda.memory_reserved(index)
-        return reserved
 
     def _properties(self) -> SimpleNamespace:
         machine = self._machine
