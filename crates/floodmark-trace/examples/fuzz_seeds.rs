@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use floodmark_trace::journal::{
     Entry, FLAG_DEFERRED, JournalWriter, Record, pack_strings, record_kind,
 };
-use floodmark_trace::{Assembler, Device, Ending, EventKind, Header, TraceWriter};
+use floodmark_trace::{
+    Assembler, Batch, Device, Ending, EventKind, GpuMemory, GpuProcess, Header, TraceWriter,
+};
 
 /// The separator between files in the input of `read_trace`, in the fuzz crate.
 const BOUNDARY: &[u8] = b"--JRNL--";
@@ -52,6 +54,19 @@ fn records() -> Vec<Entry> {
     numbered
 }
 
+fn gpu_memory() -> GpuMemory {
+    let process = |pid, bytes| GpuProcess { pid, bytes, name: bytes.map(|_| "python".to_owned()) };
+    GpuMemory {
+        device: Device::cuda(0),
+        asked_micros: 3,
+        answered_micros: 4,
+        total: 80 << 30,
+        used: 1 << 30,
+        driver: Some(600 << 20),
+        processes: Some(vec![process(7, Some(1 << 29)), process(8, None)]),
+    }
+}
+
 fn file(entries: &[Entry], is_finished: bool) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut file = Vec::new();
     let header = Header { session: "1".to_owned(), ..Header::default() };
@@ -61,7 +76,8 @@ fn file(entries: &[Entry], is_finished: bool) -> Result<Vec<u8>, Box<dyn Error>>
         for entry in flush {
             assembler.push(&entry.record, &entry.payload);
         }
-        writer.write_batch(&assembler.take_batch())?;
+        let gpu_memory = vec![gpu_memory()];
+        writer.write_batch(&Batch { gpu_memory, ..assembler.take_batch() })?;
     }
     if is_finished {
         writer.finish(&Ending::default())?;

@@ -3,7 +3,7 @@
 //! Rows refer to each other by id only, so a batch can be encoded, decoded and appended without the
 //! earlier ones. Definitions come with the batch in which they are first used.
 
-use crate::attachment::SourceFile;
+use crate::attachment::{GpuMemory, SourceFile};
 use crate::event::{AllocationId, Bytes, Category, Device, EventKind, Micros, TextKind};
 use crate::journal::{Definition, Record};
 use crate::losses::LeftOut;
@@ -161,6 +161,8 @@ pub struct Batch {
     pub texts: Vec<TextRow>,
     /// Copies of source files.
     pub sources: Vec<SourceFile>,
+    /// What NVML said about the memory of the GPUs, in order.
+    pub gpu_memory: Vec<GpuMemory>,
     /// The number of the first allocation of this batch.
     pub first_allocation: u32,
     /// The time of the event before the first one.
@@ -185,6 +187,7 @@ impl Batch {
             && self.labels.is_empty()
             && self.texts.is_empty()
             && self.sources.is_empty()
+            && self.gpu_memory.is_empty()
     }
 
     /// Adds the definition of a record; other records are ignored.
@@ -218,5 +221,6 @@ impl Batch {
             + self.modules.iter().map(names).sum::<usize>()
             + self.labels.len() * size_of::<LabelRow>()
             + self.texts.iter().map(|row| row.text.len()).sum::<usize>()
+            + self.gpu_memory.len() * size_of::<GpuMemory>()
     }
 }

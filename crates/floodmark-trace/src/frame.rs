@@ -51,6 +51,8 @@ pub enum FrameKind {
     Source = 10,
     /// An answer of a command, as JSON compressed.
     Answer = 11,
+    /// [`crate::GpuMemory`], a list of them as JSON compressed.
+    GpuMemory = 12,
 }
 
 impl FrameKind {
@@ -67,6 +69,7 @@ impl FrameKind {
             9 => Self::Ending,
             10 => Self::Source,
             11 => Self::Answer,
+            12 => Self::GpuMemory,
             _ => return None,
         })
     }

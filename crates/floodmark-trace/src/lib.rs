@@ -22,7 +22,7 @@
 //!    `recording_options`: the options of a recording.
 //! 2. [`journal`]: records, the ledger that counts them, the state file; `losses`: what is missing from a recording;
 //!    `header`: the first frame, with the simulated GPU, the window and the applied changes; `attachment`: copies of
-//!    source files, stored answers.
+//!    source files, stored answers, what NVML said about the memory of the GPUs.
 //! 3. `batch`: the rows of one flush.
 //! 4. `tables`: rows as Arrow messages, and back; `trace`: the recording in memory: pushed batch by batch, its ids checked.
 //! 5. `assemble`: from records to batches, and which records belong to a window.
@@ -46,8 +46,8 @@ pub mod journal;
 
 pub use assemble::{Assembler, Selection, StepTotals};
 pub use attachment::{
-    MOST_FILE_BYTES, MOST_SOURCE_BYTES, SourceFile, is_library_file, is_python_library,
-    library_part,
+    GpuMemory, GpuProcess, MOST_FILE_BYTES, MOST_SOURCE_BYTES, SourceFile, is_library_file,
+    is_python_library, library_part,
 };
 pub use batch::{Batch, CodeRow, LabelRow, ModuleRow, Row, StackRow, TextRow, Total};
 pub use event::{

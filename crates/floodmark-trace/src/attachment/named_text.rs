@@ -1,4 +1,4 @@
-//! A named text, as in the frames of source files and answers: the length of the name, the name, the length of the
+//! A named text, as in the frames of source files, answers and GPU memory: the length of the name, the name, the length of the
 //! text, the compressed text.
 
 use std::io;

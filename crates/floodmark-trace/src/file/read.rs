@@ -2,7 +2,7 @@
 
 use super::other_file::OtherFile;
 use crate::assemble::{Assembler, Selection};
-use crate::attachment::{SourceFile, StoredAnswer};
+use crate::attachment::{GpuMemory, SourceFile, StoredAnswer};
 use crate::batch::{Batch, Total};
 use crate::event::{Bytes, Device, Micros};
 use crate::frame::{self, FILE_MAGIC, FORMAT_VERSION, FrameKind, Piece};
@@ -231,6 +231,10 @@ impl Reader {
             FrameKind::Checkpoint => self.take_checkpoint(frame.payload),
             FrameKind::Source => match SourceFile::decode(frame.payload, &mut self.budget) {
                 Some(source) => self.batch.sources.push(source),
+                None => self.missing_frames += 1,
+            },
+            FrameKind::GpuMemory => match GpuMemory::decode(frame.payload, &mut self.budget) {
+                Some(samples) => self.batch.gpu_memory.extend(samples),
                 None => self.missing_frames += 1,
             },
             FrameKind::Answer => match StoredAnswer::decode(frame.payload, &mut self.budget) {

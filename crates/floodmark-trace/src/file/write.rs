@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use crate::attachment::GpuMemory;
 use crate::batch::Batch;
 use crate::event::Device;
 use crate::frame::{FrameKind, append_frame, prelude};
@@ -43,6 +44,10 @@ impl<W: Write> TraceWriter<W> {
         let mut bytes = Vec::new();
         for source in &batch.sources {
             self.append(&mut bytes, FrameKind::Source, &source.encode()?);
+        }
+        if !batch.gpu_memory.is_empty() {
+            let samples = GpuMemory::encode(&batch.gpu_memory)?;
+            self.append(&mut bytes, FrameKind::GpuMemory, &samples);
         }
         for (at, table) in TABLES.into_iter().enumerate() {
             for message in self.tables[at].encode(batch) {

@@ -29,6 +29,9 @@ pub struct DeviceInfo {
     pub compute_capability: String,
     /// How many multiprocessors it has.
     pub multiprocessors: u32,
+    /// Its UUID, which NVML knows too; left out where torch does not give it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uuid: String,
 }
 
 /// Where a recording comes from.

@@ -104,7 +104,8 @@ fn append_rows(
         | FrameKind::Checkpoint
         | FrameKind::Ending
         | FrameKind::Source
-        | FrameKind::Answer => {}
+        | FrameKind::Answer
+        | FrameKind::GpuMemory => {}
     }
     Ok(())
 }

@@ -99,7 +99,8 @@ fn columns(table: FrameKind, batch: &Batch) -> Vec<ArrayRef> {
         | FrameKind::Checkpoint
         | FrameKind::Ending
         | FrameKind::Source
-        | FrameKind::Answer => Vec::new(),
+        | FrameKind::Answer
+        | FrameKind::GpuMemory => Vec::new(),
     }
 }
 
@@ -116,7 +117,8 @@ fn is_empty(table: FrameKind, batch: &Batch) -> bool {
         | FrameKind::Checkpoint
         | FrameKind::Ending
         | FrameKind::Source
-        | FrameKind::Answer => true,
+        | FrameKind::Answer
+        | FrameKind::GpuMemory => true,
     }
 }
 

@@ -64,7 +64,8 @@ pub(crate) fn layout(table: FrameKind) -> &'static [(&'static str, ColumnType)] 
         | FrameKind::Checkpoint
         | FrameKind::Ending
         | FrameKind::Source
-        | FrameKind::Answer => &[],
+        | FrameKind::Answer
+        | FrameKind::GpuMemory => &[],
     }
 }
 

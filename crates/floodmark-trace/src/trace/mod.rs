@@ -11,7 +11,7 @@ mod push;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::attachment::{SourceFile, StoredAnswer};
+use crate::attachment::{GpuMemory, SourceFile, StoredAnswer};
 use crate::batch::Total;
 use crate::event::{
     AllocationId, Bytes, Category, CodeId, Device, DeviceAddr, EventNumber, HandleId, LabelId,
@@ -194,6 +194,8 @@ pub struct Trace {
     pub totals: Vec<Total>,
     /// What is missing.
     pub losses: Losses,
+    /// What NVML said about the memory of the GPUs, in order.
+    pub gpu_memory: Vec<GpuMemory>,
     /// Copies of source files.
     pub(crate) sources: Vec<SourceFile>,
     /// Answers of commands.

@@ -22,6 +22,7 @@ pub struct TracePoint {
     allocations: usize,
     segments: usize,
     ooms: usize,
+    gpu_memory: usize,
     totals: Vec<Total>,
     losses: Losses,
     devices: BTreeMap<Device, Bytes>,
@@ -38,6 +39,7 @@ impl Trace {
             allocations: self.allocations.len(),
             segments: self.segments.len(),
             ooms: self.ooms.len(),
+            gpu_memory: self.gpu_memory.len(),
             totals: self.totals.clone(),
             losses: self.losses.clone(),
             devices: self.devices.clone(),
@@ -57,6 +59,7 @@ impl Trace {
         trace.devices.clone_from(&point.devices);
         trace.segments.truncate(point.segments);
         trace.ooms.truncate(point.ooms);
+        trace.gpu_memory.truncate(point.gpu_memory);
         trace.remove_later_events(point);
         trace.summed = SummedEvents::default();
         trace

@@ -81,6 +81,7 @@ impl Trace {
         let (holes, refused) = (&mut self.holes, &mut self.refused);
         self.redefined.modules |= !batch.modules.is_empty();
         self.sources.extend(batch.sources);
+        self.gpu_memory.extend(batch.gpu_memory);
         for row in batch.stacks {
             self.redefined.stacks |= (row.id as usize) < self.paths.stack_count();
             self.checked.forget_stack(row.id as usize);

@@ -5,6 +5,7 @@
 
 mod contents;
 mod damaged;
+mod gpu_memory;
 mod growing;
 mod hostile;
 mod labels;
