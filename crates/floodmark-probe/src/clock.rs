@@ -47,10 +47,15 @@ impl Clock {
         Self { started_nanos: monotonic_nanos(), shared: is_coarse.then(Box::default) }
     }
 
+    /// The time of the system's clock, as one of this clock.
+    pub(crate) fn nanos_of(&self, monotonic_nanos: u64) -> u64 {
+        monotonic_nanos.saturating_sub(self.started_nanos)
+    }
+
     /// The current time, later than every record that could have caused this call.
     #[inline]
     pub(crate) fn nanos(&self) -> u64 {
-        let now = monotonic_nanos().saturating_sub(self.started_nanos);
+        let now = self.nanos_of(monotonic_nanos());
         match &self.shared {
             None => now,
             Some(shared) => shared.next(now),

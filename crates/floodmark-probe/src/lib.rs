@@ -14,7 +14,7 @@
 //!
 //! 1. `clock`: the time of an event; `budget`: the memory limit; `switches`: whether hooks record; `own_threads`: threads
 //!    of the recorder; `python`: frames and code objects of the interpreter.
-//! 2. `files`: the trace and the journal's folder on disk; `gil`: work that needs the GIL, deferred; `stacks`: a number for
+//! 2. `files`: the trace and the journal's folder on disk; `gpu_memory`: what NVML says about all memory of the GPUs; `gil`: work that needs the GIL, deferred; `stacks`: a number for
 //!    each call stack.
 //! 3. `journal`: events in shared file mappings; `window_state`: what the program and the writer share of a window.
 //! 4. `recorder`: the state that hooks work on, and that of each thread.
@@ -29,6 +29,7 @@ mod budget;
 mod clock;
 mod files;
 mod gil;
+mod gpu_memory;
 mod hooks;
 mod journal;
 mod own_threads;

@@ -206,6 +206,7 @@ class Attachment:
                     "total_bytes": int(about.total_memory),
                     "compute_capability": f"{about.major}.{about.minor}",
                     "multiprocessors": int(about.multi_processor_count),
+                    "uuid": str(getattr(about, "uuid", "")),
                 }
             )
         self.facts["devices"] = devices

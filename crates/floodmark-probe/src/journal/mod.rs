@@ -43,4 +43,9 @@ impl Journal {
     pub(crate) fn nanos(&self) -> u64 {
         self.clock.nanos()
     }
+
+    /// A time of the system's clock, as nanoseconds since the recorder started.
+    pub(crate) fn nanos_of(&self, monotonic_nanos: u64) -> u64 {
+        self.clock.nanos_of(monotonic_nanos)
+    }
 }

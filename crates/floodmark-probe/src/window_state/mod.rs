@@ -117,6 +117,11 @@ impl WindowState {
         }
     }
 
+    /// Its last time, [`u64::MAX`] while it is open.
+    pub(crate) fn end_nanos(&self) -> u64 {
+        self.end_nanos.load(Ordering::Acquire)
+    }
+
     /// Microseconds since it began.
     fn micros_at(&self, nanos: u64) -> u64 {
         nanos.saturating_sub(self.window.start_nanos) / 1000

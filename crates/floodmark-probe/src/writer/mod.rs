@@ -3,7 +3,9 @@
 //! It orders the records of all threads by time, adds them to the windows that are open at their time, and appends them to
 //! their files. A chunk is used again only when all of it is in the files.
 
+pub(crate) mod additions;
 pub(crate) mod definitions;
+pub(crate) mod gpu_samples;
 pub(crate) mod live_blocks;
 pub(crate) mod sink;
 pub(crate) mod sinks;
@@ -110,6 +112,7 @@ impl Writer<'_> {
         }
         self.check_live_blocks();
         self.sinks.create_files();
+        self.sinks.sample_gpus();
         // While no window is open nothing is written, and chunks are used again at once.
         if self.last_flush.elapsed() >= LONGEST_WAIT || !self.sinks.has_open() {
             self.flush();

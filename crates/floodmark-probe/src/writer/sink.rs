@@ -7,16 +7,19 @@ use std::sync::atomic::Ordering;
 
 use floodmark_trace::journal::Record;
 use floodmark_trace::{
-    Assembler, Batch, Device, EventKind, Header, Selection, TraceWriter, Window,
+    Assembler, Device, DeviceInfo, EventKind, Header, Selection, TraceWriter, Window,
 };
 
 use crate::files::output::{PlannedOutput, WholeTrace, remove_journal};
 use crate::files::own_file::OwnFile;
 use crate::files::start_error::StartError;
+use crate::gpu_memory::sampler::{Gpus, Sample};
 use crate::recorder::Recording;
 use crate::window_state::Written;
 use crate::window_state::{Destination, Opening, WindowState};
+use crate::writer::additions::Additions;
 use crate::writer::definitions::{DefinitionTable, WrittenDefinitions};
+use crate::writer::gpu_samples::Wanted;
 use crate::writer::live_blocks::LiveBlocks;
 use crate::writer::touched_sources::TouchedSources;
 
@@ -30,10 +33,7 @@ pub(crate) struct Sink {
     selection: Selection,
     assembler: Assembler,
     output: Output,
-    /// The definitions that the window has, where it does not have all.
-    referred: Option<WrittenDefinitions>,
-    /// The source files that it has, where it has any.
-    sources: Option<TouchedSources>,
+    additions: Additions,
     records: u64,
     /// Events that were written, or are in memory.
     events: u64,
@@ -82,8 +82,7 @@ impl Sink {
             selection,
             assembler,
             output,
-            referred,
-            sources,
+            additions: Additions { referred, sources, ..Additions::default() },
             records: 0,
             events: 0,
             has_failed: false,
@@ -113,12 +112,15 @@ impl Sink {
     #[inline]
     pub(crate) fn push(&mut self, record: &Record, payload: &[u8]) -> usize {
         let is_left_for_later =
-            self.referred.is_some() && EventKind::from_number(record.kind).is_none();
+            self.additions.referred.is_some() && EventKind::from_number(record.kind).is_none();
         if is_left_for_later {
             self.assembler.note_label(record, payload);
         } else if let Some(record) = self.selection.select(record) {
             self.assembler.push(&record, payload);
             self.records += 1;
+            if record.kind == EventKind::Oom as u8 {
+                self.additions.gpu_samples.want(Wanted::Now);
+            }
         }
         if self.has_stopped() {
             // Live blocks are still tracked: the next window may start with them.
@@ -140,12 +142,49 @@ impl Sink {
 
     /// Publishes steps and peaks to the program; drops the rows that nothing keeps.
     pub(crate) fn publish_progress(&mut self) {
-        self.state.ended_steps.add(&self.assembler.take_ended_steps());
+        let ended_steps = self.assembler.take_ended_steps();
+        if !ended_steps.is_empty() {
+            self.additions.gpu_samples.want(Wanted::Soon);
+        }
+        self.state.ended_steps.add(&ended_steps);
+        self.additions.gpu_samples.note_peaks(self.assembler.peaks());
         if matches!(self.output, Output::Nothing) {
             self.drop_rows();
         } else {
             self.state.peaks.set(self.assembler.peaks());
         }
+    }
+
+    /// How soon the window wants a sample of the GPUs.
+    pub(crate) fn wanted_sample(&self) -> Wanted {
+        if self.has_stopped() { Wanted::Nothing } else { self.additions.gpu_samples.wanted }
+    }
+
+    /// What the window wants is under way.
+    pub(crate) fn note_requested_sample(&mut self) {
+        self.additions.gpu_samples.wanted = Wanted::Nothing;
+    }
+
+    /// Its GPUs, once CUDA is ready.
+    pub(crate) fn gpus(&self) -> Gpus {
+        let header = self.state.header.lock();
+        let gpu = |info: &DeviceInfo| {
+            let device = info.device.parse().ok().filter(|&device| self.state.window.wants(device));
+            device.filter(|_| !info.uuid.is_empty()).map(|device| (device, info.uuid.clone()))
+        };
+        header.0.devices.iter().filter_map(gpu).collect()
+    }
+
+    /// Adds a sample of a GPU, if it belongs to the window.
+    pub(crate) fn add_sample(&mut self, recording: &Recording, sample: &Sample) {
+        if !self.has_stopped() {
+            self.additions.gpu_samples.add(&recording.journal, &self.state, sample);
+        }
+    }
+
+    /// Whether its events go to a file.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        matches!(self.output, Output::File(_) | Output::Planned(_))
     }
 
     fn drop_rows(&mut self) {
@@ -256,8 +295,7 @@ impl Sink {
                 if let Some(header) = header {
                     file.write_header(&header)?;
                 }
-                let batch =
-                    take_batch(&mut self.assembler, &mut self.referred, &mut self.sources, known);
+                let batch = self.additions.complete(known, self.assembler.take_batch());
                 self.events += batch.rows.len() as u64;
                 if !batch.is_empty() {
                     file.write_batch(&batch)?;
@@ -266,8 +304,7 @@ impl Sink {
                 self.assembler.reuse(batch);
             }
             Output::Memory => {
-                let batch =
-                    take_batch(&mut self.assembler, &mut self.referred, &mut self.sources, known);
+                let batch = self.additions.complete(known, self.assembler.take_batch());
                 if batch.is_empty() {
                     return Ok(());
                 }
@@ -340,7 +377,7 @@ impl Sink {
         }
         let header = self.state.header.lock().0.clone();
         let mut trace = TraceWriter::new(Vec::new(), &header)?;
-        let batch = take_batch(&mut self.assembler, &mut self.referred, &mut self.sources, known);
+        let batch = self.additions.complete(known, self.assembler.take_batch());
         if !batch.is_empty() {
             trace.write_batch(&batch)?;
         }
@@ -388,21 +425,4 @@ impl Sink {
             Output::Planned(_) | Output::Memory | Output::Nothing => false,
         }
     }
-}
-
-/// The waiting rows, with the definitions that they need.
-fn take_batch(
-    assembler: &mut Assembler,
-    referred: &mut Option<WrittenDefinitions>,
-    sources: &mut Option<TouchedSources>,
-    known: &DefinitionTable,
-) -> Batch {
-    let mut batch = assembler.take_batch();
-    if let Some(referred) = referred {
-        referred.complete(known, &mut batch);
-    }
-    if let Some(sources) = sources {
-        sources.complete(known, &mut batch);
-    }
-    batch
 }

@@ -10,6 +10,7 @@ use crate::journal::merge::Flow;
 use crate::recorder::Recording;
 use crate::window_state::{Opening, WindowState};
 use crate::writer::definitions::DefinitionTable;
+use crate::writer::gpu_samples::{GpuSampling, Wanted};
 use crate::writer::live_blocks::LiveBlocks;
 use crate::writer::sink::Sink;
 
@@ -32,6 +33,7 @@ pub(crate) struct Sinks<'a> {
     /// No window starts or ends before this time.
     boundary_nanos: u64,
     rows_per_flush: usize,
+    gpu_sampling: GpuSampling,
 }
 
 impl<'a> Sinks<'a> {
@@ -50,6 +52,7 @@ impl<'a> Sinks<'a> {
             phases: BTreeMap::new(),
             boundary_nanos: u64::MAX,
             rows_per_flush,
+            gpu_sampling: GpuSampling::default(),
         }
     }
 
@@ -155,9 +158,37 @@ impl<'a> Sinks<'a> {
 
     fn close(&mut self, mut sink: Sink) {
         sink.publish_progress();
+        self.take_last_sample(&mut sink);
         let is_owner = self.is_owner(&sink.state);
         if let Some(kept) = sink.finish(self.recording, &self.known, is_owner) {
             self.kept = Some(kept);
+        }
+    }
+
+    /// Gives new samples of the GPUs to the windows, and requests one where a window wants it.
+    pub(crate) fn sample_gpus(&mut self) {
+        for sample in self.gpu_sampling.take() {
+            self.open.iter_mut().for_each(|sink| sink.add_sample(self.recording, &sample));
+        }
+        let wanted = self.open.iter().map(Sink::wanted_sample).max().unwrap_or(Wanted::Nothing);
+        if wanted == Wanted::Nothing {
+            return;
+        }
+        let mut gpus: Vec<_> = self.open.iter().flat_map(Sink::gpus).collect();
+        gpus.sort_unstable();
+        gpus.dedup();
+        if self.gpu_sampling.request(gpus, wanted) {
+            self.open.iter_mut().for_each(Sink::note_requested_sample);
+        }
+    }
+
+    /// The last sample of a window that has a file. One in memory may be open for a moment, again and again.
+    fn take_last_sample(&mut self, sink: &mut Sink) {
+        let gpus = if sink.is_on_disk() { sink.gpus() } else { Vec::new() };
+        for sample in self.gpu_sampling.take_last(gpus) {
+            for sink in self.open.iter_mut().chain([&mut *sink]) {
+                sink.add_sample(self.recording, &sample);
+            }
         }
     }
 
@@ -239,7 +270,7 @@ impl<'a> Sinks<'a> {
 }
 
 fn end_of(sink: &Sink) -> u64 {
-    sink.state.end_nanos.load(Ordering::Acquire)
+    sink.state.end_nanos()
 }
 
 #[cfg(test)]
