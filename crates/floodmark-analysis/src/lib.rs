@@ -23,6 +23,7 @@
 //!    `segments`: blocks in the address space: [`segments()`], [`simulated_segments()`];
 //!    `steps`: from step to step: [`steps()`], and the lines that grow, [`leaks()`];
 //!    `diff`: several traces: [`diff()`] of two, also as a picture ([`diff_curves()`], [`diff_tree()`]), [`ranks()`] side by side;
+//!    `ledger`: all memory of a GPU by owner: [`ledger()`];
 //!    `live_summary`: a running program now: [`live_summary()`], [`history()`];
 //!    `oom_message`: torch's out-of-memory messages in a text, without a trace: [`explain_oom()`], [`OomLogReader`].
 //! 7. `oom`: why an allocation failed: [`oom()`]; `advice`: what to change, with the bytes saved: [`advise()`], [`idle()`],
@@ -39,6 +40,7 @@ mod index;
 mod invalid_value;
 mod json_format;
 mod layers;
+mod ledger;
 mod live_summary;
 mod moment;
 mod oom;
@@ -95,6 +97,8 @@ pub use index::moment_index::MomentIndex;
 pub use invalid_value::InvalidValue;
 pub use json_format::FORMAT;
 pub use layers::{Layer, LayerEvent, LayerEventKind, LayerQuestion, LayerSource, Layers, layers};
+pub use ledger::growth::OutsideGrowth;
+pub use ledger::{Ledger, LedgerOwner, LedgerPoint, LedgerRow, ledger};
 pub use live_summary::{
     CategoryBytes, LiveDevice, LiveSummary, history, history_by_category, live_summary,
 };

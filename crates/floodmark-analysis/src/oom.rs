@@ -23,6 +23,7 @@ use crate::allocator::simulation::{SimulatedProgram, is_last_request, scope};
 use crate::grouping::by::{By, Question};
 use crate::grouping::row::Row;
 use crate::json_format::FORMAT;
+use crate::ledger::growth::{OutsideGrowth, outside_growth};
 use crate::moment::at::At;
 use crate::moment::{Moment, default_device, moment};
 use crate::question_error::QuestionError;
@@ -85,6 +86,9 @@ pub struct OomReport {
     pub device_free: Option<Bytes>,
     /// Memory in use outside torch, including the CUDA context, if known.
     pub outside_torch: Option<Bytes>,
+    /// How it grew since the first step, if it did and the recording has samples of NVML.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outside_growth: Option<OutsideGrowth>,
     /// torch's reserved bytes; null for the CPU.
     pub reserved: Option<Bytes>,
     /// What torch could still reserve: up to the limit, or all that was free on the device. Null where the recording shows neither.
@@ -189,6 +193,7 @@ pub fn oom(
         total,
         device_free,
         outside_torch: outside,
+        outside_growth: outside_growth(trace, &context, device, at.seconds),
         reserved: at.reserved,
         unreserved: at
             .reserved

@@ -48,6 +48,14 @@ pub enum QuestionError {
         /// The one with the failed request.
         failed: Device,
     },
+    /// NVML was not asked about the device.
+    #[error(
+        "the trace does not have all memory of {device}: NVML was not asked while it was recorded"
+    )]
+    NoGpuSamples {
+        /// The requested one.
+        device: Device,
+    },
     /// The recording is of a real device.
     #[error("the trace is not an estimate: it was recorded on real devices")]
     NoPhantom,
@@ -144,6 +152,9 @@ impl Hint for QuestionError {
                 Some("`floodmark report --at peak` shows the peak")
             }
             Self::NoOomOn { .. } => Some("choose that one with `--device`"),
+            Self::NoGpuSamples { .. } => Some(
+                "a recording has it where the driver has NVML (`libnvidia-ml.so.1`) and torch gives the UUID of a GPU, as torch 2.5 and later do",
+            ),
             Self::NoPhantom => Some("`floodmark info` shows what was recorded"),
             Self::TooFewSteps { .. } => {
                 Some("record more steps; without an optimizer, call `floodmark.step()` after each")

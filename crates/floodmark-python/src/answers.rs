@@ -5,9 +5,9 @@ use pyo3::prelude::*;
 use crate::errors::wrong_argument;
 
 macro_rules! answers {
-    ($($(#[$doc:meta])* $name:ident($answer:ty);)*) => {
+    ($($name:ident($answer:ty): $of:literal;)*) => {
         $(
-            $(#[$doc])*
+            #[doc = concat!("The answer of `", $of, "`.")]
             #[pyclass(frozen, module = "floodmark._core")]
             pub(crate) struct $name(pub(crate) $answer);
 
@@ -31,18 +31,12 @@ macro_rules! answers {
 }
 
 answers! {
-    /// The answer of `Trace.diff`.
-    Diff(floodmark_analysis::Diff);
-    /// The answer of `Trace.leaks`.
-    Leaks(floodmark_analysis::Leaks);
-    /// The answer of `Trace.simulate`.
-    Simulation(floodmark_analysis::Simulation);
-    /// The answer of `Trace.oom`.
-    Oom(floodmark_analysis::OomReport);
-    /// The explanation of torch's out-of-memory messages.
-    OomMessages(floodmark_analysis::OomMessages);
-    /// The answer of `Trace.advise`.
-    Advice(floodmark_analysis::AdviceReport);
-    /// The answer of `Trace.estimate`.
-    Estimate(floodmark_analysis::Estimate);
+    Diff(floodmark_analysis::Diff): "Trace.diff";
+    Leaks(floodmark_analysis::Leaks): "Trace.leaks";
+    Ledger(floodmark_analysis::Ledger): "Trace.ledger";
+    Simulation(floodmark_analysis::Simulation): "Trace.simulate";
+    Oom(floodmark_analysis::OomReport): "Trace.oom";
+    OomMessages(floodmark_analysis::OomMessages): "explain_oom";
+    Advice(floodmark_analysis::AdviceReport): "Trace.advise";
+    Estimate(floodmark_analysis::Estimate): "Trace.estimate";
 }

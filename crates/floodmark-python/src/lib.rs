@@ -30,7 +30,7 @@ static HEAP: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
-    use super::answers::{Advice, Diff, Estimate, Leaks, Oom, OomMessages, Simulation};
+    use super::answers::{Advice, Diff, Estimate, Leaks, Ledger, Oom, OomMessages, Simulation};
     #[pymodule_export]
     use super::errors::{FloodmarkError, PhantomError, SnapshotError};
     #[pymodule_export]

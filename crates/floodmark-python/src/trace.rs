@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use arrow_array::RecordBatchIterator;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use floodmark_analysis::{
     FrameChoice, LayerQuestion, LayerSource, Levels, ProgramEnd, Question, SimulationQuestion,
-    WholeRun, advise, category_peaks, diff, estimate, estimate_processes, leaks, oom, simulation,
-    tensor_lifetimes,
+    WholeRun, advise, category_peaks, diff, estimate, estimate_processes, leaks, ledger, oom,
+    simulation, tensor_lifetimes,
 };
 use floodmark_export::{Options as ExportOptions, report_columns, write_layers};
 use floodmark_files::export::export_trace;
@@ -23,7 +22,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::answers::{Advice, Diff, Estimate, Leaks, Oom, OomMessages, Simulation};
+use crate::answers::{Advice, Diff, Estimate, Leaks, Ledger, Oom, OomMessages, Simulation};
 use crate::errors::{from_export, from_open, from_ours, from_simulation, wrong_argument};
 
 /// A trace, open for reading.
@@ -53,7 +52,7 @@ impl Trace {
     ) -> PyResult<Report> {
         let question = question(by, at, device, top, torch_frames)?;
         let answer = py.detach(|| self.0.ask(|it| it.index().report(it.trace, &question)));
-        Ok(Report(Arc::new(answer.map_err(from_ours)?)))
+        answer.map(Report).map_err(from_ours)
     }
 
     /// Compares this trace with a later one.
@@ -81,6 +80,14 @@ impl Trace {
         let device = device.map(parse_device).transpose()?;
         let answer = py.detach(|| self.0.ask(|it| leaks(it.trace, device, top)));
         answer.map(Leaks).map_err(from_ours)
+    }
+
+    /// Adds up all memory of a GPU by owner.
+    #[pyo3(signature = (*, at, device))]
+    fn ledger(&self, py: Python<'_>, at: &str, device: Option<&str>) -> PyResult<Ledger> {
+        let asked = question("line", at, device, None, false)?;
+        let answer = py.detach(|| self.0.ask(|it| ledger(it.trace, asked.device, asked.at)));
+        answer.map(Ledger).map_err(from_ours)
     }
 
     /// Simulates the requests under other allocator settings, or with less memory.
@@ -187,8 +194,7 @@ impl Trace {
         serde_json::to_string(&answer.map_err(from_ours)?).map_err(wrong_argument)
     }
 
-    /// The JSON of a timeline: the calls of each layer, and the latest events. Names of layers follow `layers` in
-    /// phases.
+    /// The JSON of a timeline: calls of layers, whose names follow `layers` in phases, and the latest events.
     #[pyo3(signature = (*, device, layers, max_events, fragmentation))]
     fn layers(
         &self,
@@ -275,21 +281,21 @@ pub(crate) fn explain_oom(py: Python<'_>, text: &str) -> PyResult<OomMessages> {
 
 /// An answer.
 #[pyclass(frozen, module = "floodmark._core")]
-pub(crate) struct Report(Arc<floodmark_analysis::Report>);
+pub(crate) struct Report(floodmark_analysis::Report);
 
 #[pymethods]
 impl Report {
     fn __str__(&self) -> String {
-        render(&*self.0)
+        render(&self.0)
     }
 
     fn _repr_html_(&self) -> String {
-        render_html(&*self.0)
+        render_html(&self.0)
     }
 
     /// The documented JSON.
     fn to_json(&self) -> PyResult<String> {
-        serde_json::to_string(&*self.0).map_err(wrong_argument)
+        serde_json::to_string(&self.0).map_err(wrong_argument)
     }
 
     /// The rows as an Arrow table, for libraries that read Arrow's C stream interface.

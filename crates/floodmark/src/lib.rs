@@ -60,7 +60,7 @@ pub use tries::printed;
 
 use args::misplaced;
 use commands::{
-    advise, annotate, diff, export, gpus, info, leaks, oom, report, shell, simulate, view,
+    advise, annotate, diff, export, gpus, info, leaks, ledger, oom, report, shell, simulate, view,
 };
 use requests::{estimate, run};
 use text::command_output::CommandOutput;
@@ -158,6 +158,7 @@ fn run_command(command: args::Command, hint: Option<String>, python: &OsStr) -> 
         args::Command::Top(args) => top::top(&args).map(CommandOutput::from),
         args::Command::Advise(args) => advise::advise(&args),
         args::Command::Leaks(args) => leaks::leaks(&args),
+        args::Command::Ledger(args) => ledger::ledger(&args),
     };
     NextAction::Exit(print_output(result))
 }

@@ -29,6 +29,9 @@ Category = Literal["parameter", "buffer", "gradient", "optimizer state", "activa
 # The kind of a step of a program that generates.
 StepKind = Literal["prefill", "decode"]
 
+# Whose memory a row of a ledger is.
+LedgerOwner = Literal["torch_allocated", "torch_cached", "outside_torch", "other_process", "unexplained"]
+
 # The engine that simulates a GPU.
 Engine = Literal["phantom", "fake"]
 
@@ -532,6 +535,79 @@ class Largest(TypedDict):
     """Its name where it has one, otherwise the line that allocated it."""
 
 
+class Ledger(TypedDict):
+    """All memory of a GPU by owner."""
+
+    floodmark: str
+    """The version of floodmark that wrote the answer."""
+    format: int
+    """The version of this JSON: it changes when a field changes its meaning."""
+    device: Device
+    """The GPU, as torch numbers it."""
+    at: Moment
+    """The time."""
+    sampled_seconds: float
+    """When NVML was asked, in seconds since the recording began: the sample nearest to the time."""
+    sampled_used: Bytes
+    """What was in use then."""
+    total: Bytes
+    """All memory of the GPU."""
+    used: Bytes
+    """What was in use at the time, by all processes: the sum of the rows. It is what NVML said,
+    changed by as much as torch's reserved bytes have changed since."""
+    free: Bytes
+    """What was not in use."""
+    driver: Bytes | None
+    """What the driver keeps for itself, beside the bytes in use; null where NVML counts it in
+    them."""
+    allocated: Bytes
+    """torch's allocated bytes."""
+    reserved: Bytes | None
+    """torch's reserved bytes; null where the trace does not have them."""
+    rows: list[LedgerRow]
+    """The owners: torch by category, what it caches, this process outside torch, other
+    processes, what is unexplained."""
+    notes: list[str]
+    """What is unknown or approximate, and why, one sentence each."""
+    over_time: list[LedgerPoint]
+    """Every sample."""
+    losses: Losses
+    """What the recording misses."""
+
+
+class _LedgerRowOptional(TypedDict, total=False):
+    category: Category
+    """The category; for what torch has allocated."""
+    pid: int
+    """The number of the process; for another process."""
+    name: str
+    """The command of the process; for another process that the recorded one could see."""
+
+
+class LedgerRow(_LedgerRowOptional):
+    """The memory of one owner."""
+
+    owner: LedgerOwner
+    """Whose memory it is."""
+    bytes: int
+    """Its bytes. Only what is unexplained can be negative: then the other rows overlap."""
+
+
+class LedgerPoint(TypedDict):
+    """The memory of a GPU at one sample."""
+
+    seconds: float
+    """When NVML was asked, in seconds since the recording began."""
+    used: Bytes
+    """What was in use, by all processes."""
+    reserved: Bytes | None
+    """torch's reserved bytes; null where the trace does not have them."""
+    outside_torch: Bytes | None
+    """The recorded process, outside torch's allocator; null where NVML does not say it."""
+    other_processes: Bytes | None
+    """All other processes that NVML names; null where it lists none."""
+
+
 class Annotation(TypedDict):
     """A source file with the bytes of each line."""
 
@@ -896,7 +972,12 @@ class Header(_HeaderOptional):
     """Whether blocks from before the recording are in it."""
 
 
-class DeviceInfo(TypedDict):
+class _DeviceInfoOptional(TypedDict, total=False):
+    uuid: str
+    """Its UUID, which NVML knows too; left out where torch does not give it."""
+
+
+class DeviceInfo(_DeviceInfoOptional):
     """A device that was visible to the program."""
 
     device: str
@@ -1097,7 +1178,12 @@ class RankSummaries(TypedDict):
     """The summaries, by rank."""
 
 
-class OomReport(TypedDict):
+class _OomReportOptional(TypedDict, total=False):
+    outside_growth: OutsideGrowth
+    """How it grew since the first step, if it did and the recording has samples of NVML."""
+
+
+class OomReport(_OomReportOptional):
     """Why an allocation failed."""
 
     floodmark: str
@@ -1162,6 +1248,19 @@ class OomReport(TypedDict):
     """Live memory, by module."""
     losses: Losses
     """What the recording misses."""
+
+
+class OutsideGrowth(TypedDict):
+    """The growth of the memory outside torch, after the first step."""
+
+    bytes: Bytes
+    """How much more was in use outside torch than after the first step."""
+    own_bytes: int | None
+    """The part of it in the recorded process; null where NVML does not say it."""
+    step: int
+    """The step in which it began."""
+    seconds: float
+    """When it began, in seconds since the recording began."""
 
 
 class Proof(TypedDict):

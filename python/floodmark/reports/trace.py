@@ -45,6 +45,7 @@ class Answer(Generic[RowT, DictT]):
         core: _core.Report
         | _core.Diff
         | _core.Leaks
+        | _core.Ledger
         | _core.Simulation
         | _core.Oom
         | _core.OomMessages
@@ -181,6 +182,41 @@ class Leaks(Answer["answer_types.Leak", "answer_types.Leaks"]):
     def growth(self) -> int:
         """Growth of the live bytes of all lines since the end of the first step."""
         return self.to_dict()["growth"]
+
+
+class Ledger(Answer["answer_types.LedgerRow", "answer_types.Ledger"]):
+    """All memory of a GPU by owner: rows that add up to the bytes in use."""
+
+    @property
+    def total(self) -> int:
+        """All memory of the GPU."""
+        return self.to_dict()["total"]
+
+    @property
+    def used(self) -> int:
+        """What was in use, by all processes: the sum of the rows."""
+        return self.to_dict()["used"]
+
+    @property
+    def outside_torch(self) -> int | None:
+        """What the program had outside torch's allocator; None where NVML does not say it."""
+        rows = (row["bytes"] for row in self if row["owner"] == "outside_torch")
+        return next(rows, None)
+
+    @property
+    def unexplained(self) -> int:
+        """What is left of the bytes in use."""
+        return next(row["bytes"] for row in self if row["owner"] == "unexplained")
+
+    @property
+    def notes(self) -> list[str]:
+        """What is unknown or approximate, and why."""
+        return self.to_dict()["notes"]
+
+    @property
+    def over_time(self) -> list[answer_types.LedgerPoint]:
+        """Every sample: the bytes in use, torch's, those outside torch, other processes'."""
+        return self.to_dict()["over_time"]
 
 
 class Simulation(Answer["answer_types.SimulatedRun", "answer_types.Simulation"]):
@@ -386,6 +422,10 @@ class Trace:
     def leaks(self, *, device: DeviceLike | None = None, top: int | None = 25) -> Leaks:
         """What `floodmark leaks` prints, as a value: which lines grow from step to step."""
         return Leaks(self._core.leaks(device=_name(device), top=top))
+
+    def ledger(self, *, at: str | float = "peak", device: DeviceLike | None = None) -> Ledger:
+        """What `floodmark ledger` prints, as a value: whose memory is in use on a GPU."""
+        return Ledger(self._core.ledger(at=str(at), device=_name(device)))
 
     def lifetimes(self, device: DeviceLike | None = None) -> list[answer_types.TensorLifetime]:
         """The lifetime of every tensor in the order of allocation, a dictionary each.

@@ -127,6 +127,8 @@ export type DeviceInfo = {
   compute_capability: string;
   /** How many multiprocessors it has. */
   multiprocessors: number;
+  /** Its UUID, which NVML knows too; left out where torch does not give it. */
+  uuid?: string;
 };
 
 /** The recorder's events that belong to a window. */
@@ -1647,6 +1649,8 @@ export type OomReport = {
   device_free: Bytes | null;
   /** Memory in use outside torch, including the CUDA context, if known. */
   outside_torch: Bytes | null;
+  /** How it grew since the first step, if it did and the recording has samples of NVML. */
+  outside_growth?: OutsideGrowth;
   /** torch's reserved bytes; null for the CPU. */
   reserved: Bytes | null;
   /** What torch could still reserve: up to the limit, or all that was free on the device. Null where the recording shows neither. */
@@ -1687,6 +1691,18 @@ export type OomReport = {
 
 /** Why an allocation failed. */
 export type OomReason = "capacity" | "fragmentation" | "other_pool" | "pending_frees" | "outside_torch";
+
+/** The growth of the memory outside torch, after the first step. */
+export type OutsideGrowth = {
+  /** How much more was in use outside torch than after the first step. */
+  bytes: Bytes;
+  /** The part of it in the recorded process; null where NVML does not say it. */
+  own_bytes: number | null;
+  /** The step in which it began. */
+  step: number;
+  /** When it began, in seconds since the recording began. */
+  seconds: number;
+};
 
 /** Whether the failed allocation would have succeeded with a change. What the program requests after it is not known. */
 export type Proof = {

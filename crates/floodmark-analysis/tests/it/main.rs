@@ -26,6 +26,7 @@ mod idle;
 mod laws;
 mod layers;
 mod leaks;
+mod ledger;
 mod lifetimes;
 mod live_summary;
 mod module_names;

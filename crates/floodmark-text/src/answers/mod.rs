@@ -5,6 +5,7 @@ pub mod annotation;
 pub mod diff;
 mod estimate;
 mod leaks;
+mod ledger;
 mod oom;
 mod oom_messages;
 mod simulation;

@@ -1,6 +1,6 @@
 //! Why an allocation failed, as text.
 
-use floodmark_analysis::{Detail, OomReport, Proof, Row};
+use floodmark_analysis::{Detail, OomReport, OutsideGrowth, Proof, Row};
 use floodmark_trace::Bytes;
 
 use crate::answer_text::AnswerText;
@@ -13,6 +13,7 @@ impl From<&OomReport> for AnswerText {
     fn from(found: &OomReport) -> Self {
         let mut above = vec![sentence::moment(&found.at), format!("Why: {}", found.why)];
         above.extend(whose_limit(found));
+        above.extend(found.outside_growth.as_ref().map(outside_growth));
         let mut losses: Vec<String> = found.losses.0.iter().map(ToString::to_string).collect();
         if !found.is_replayed && !found.device.is_cpu() {
             losses.push("the trace does not say where blocks lie in their segments".to_owned());
@@ -39,6 +40,14 @@ impl From<&OomReport> for AnswerText {
             below: below.into_iter().collect(),
         }
     }
+}
+
+/// `Memory outside torch grew by 2.000 GiB since step 3: 0 B of it in this process`.
+fn outside_growth(growth: &OutsideGrowth) -> String {
+    let own = growth
+        .own_bytes
+        .map_or_else(String::new, |own| format!(": {} of it in this process", sheet::signed(own)));
+    format!("Memory outside torch grew by {} since step {}{own}", growth.bytes, growth.step)
 }
 
 /// Why a request fails on a device with room: the program set a limit.

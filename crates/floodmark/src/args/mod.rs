@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Info(InfoArgs),
     /// Show what filled the memory of a device at its peak or at another time
     Report(ReportArgs),
+    /// Show whose memory is in use on a GPU: torch, this process outside torch, other processes
+    Ledger(LedgerArgs),
     /// Print a source file with the bytes beside each line
     Annotate(AnnotateArgs),
     /// Open traces in the browser
@@ -167,6 +169,18 @@ pub(crate) struct ReportArgs {
     /// Print comma-separated values
     #[arg(long)]
     pub(crate) csv: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LedgerArgs {
+    #[command(flatten)]
+    pub(crate) source: Source,
+    /// Time: `peak`, `oom`, `end`, the peak of a step (`step:3`) or of a phase of it (`step:3:backward`), or seconds since the recording began
+    #[arg(long, default_value = "peak", value_name = "MOMENT")]
+    pub(crate) at: At,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,7 @@ pub(crate) mod gpus;
 pub(crate) mod info;
 mod info_ranks;
 pub(crate) mod leaks;
+pub(crate) mod ledger;
 pub(crate) mod oom;
 mod plan_hint;
 pub(crate) mod report;

@@ -87,6 +87,7 @@ pub(super) async fn answer(
         | Command::Advise(_)
         | Command::Diff(_)
         | Command::Leaks(_)
+        | Command::Ledger(_)
         | Command::Mcp(_)
         | Command::Doctor(_)
         | Command::Schema

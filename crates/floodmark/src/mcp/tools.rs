@@ -203,6 +203,7 @@ pub(super) fn answer(name: &str, mut given: Object, folders: &Folders) -> Result
         | Command::Fit(_)
         | Command::Plan(_)
         | Command::Gpus(_)
+        | Command::Ledger(_)
         | Command::Annotate(_)
         | Command::View(_)
         | Command::Export(_)

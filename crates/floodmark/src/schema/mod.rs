@@ -9,7 +9,8 @@
 //! Neither generator writes the final variants of flattened enums, by which a type checker tells rows apart.
 
 use floodmark_analysis::{
-    AdviceReport, Annotation, Diff, Estimate, Leaks, OomMessages, OomReport, Report, Simulation,
+    AdviceReport, Annotation, Diff, Estimate, Leaks, Ledger, OomMessages, OomReport, Report,
+    Simulation,
 };
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
@@ -56,6 +57,8 @@ mod typescript;
 struct CommandAnswers {
     /// What filled a device at its peak or at another time.
     report: Report,
+    /// Whose memory is in use on a GPU.
+    ledger: Ledger,
     /// A source file with the bytes of each line.
     annotate: Annotation,
     /// What grew between two traces.
