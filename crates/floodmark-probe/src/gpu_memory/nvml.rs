@@ -67,6 +67,15 @@ pub(crate) struct Memory {
     pub(crate) driver: Option<u64>,
 }
 
+impl From<MemoryV2> for Memory {
+    /// Some drivers count in `used` what they reserve, and some do not: the rest is the same for both.
+    fn from(found: MemoryV2) -> Self {
+        let MemoryV2 { total, reserved, free, used, .. } = found;
+        let used = used.min(total.saturating_sub(free).saturating_sub(reserved));
+        Self { total, used, driver: Some(reserved) }
+    }
+}
+
 /// The loaded library.
 pub(crate) struct Nvml {
     shutdown: Option<Run>,
@@ -105,13 +114,14 @@ impl Nvml {
             if init() != SUCCESS {
                 return None;
             }
-            let lists = |newer, older| {
-                function::<ListProcesses>(library, newer).or_else(|| function(library, older))
+            let lists = |first, second| {
+                function::<ListProcesses>(library, first).or_else(|| function(library, second))
             };
             let process_lists = [
+                // Version 3 has longer entries in some drivers 535.
                 lists(
-                    c"nvmlDeviceGetComputeRunningProcesses_v3",
                     c"nvmlDeviceGetComputeRunningProcesses_v2",
+                    c"nvmlDeviceGetComputeRunningProcesses_v3",
                 ),
                 lists(
                     c"nvmlDeviceGetGraphicsRunningProcesses_v3",
@@ -154,8 +164,7 @@ impl Nvml {
         let mut found = MemoryV2 { version: MEMORY_V2, ..MemoryV2::default() };
         // SAFETY: the struct is the one of this function, and has its version.
         let status = unsafe { (self.memory_v2?)(device, &raw mut found) };
-        let MemoryV2 { total, used, reserved, .. } = found;
-        (status == SUCCESS).then_some(Memory { total, used, driver: Some(reserved) })
+        (status == SUCCESS).then(|| found.into())
     }
 
     /// The processes that use a GPU, by their numbers; `None` where NVML lists none of either kind.
@@ -184,13 +193,14 @@ impl Drop for Nvml {
 fn processes_of(list: ListProcesses, device: DeviceHandle) -> Option<Vec<ProcessInfo>> {
     let mut room = 16;
     while room <= MOST_PROCESSES {
-        let mut found = vec![ProcessInfo::default(); room];
+        // Twice the room that it may use: its entries may be longer.
+        let mut found = vec![ProcessInfo::default(); room * 2];
         let mut count = c_uint::try_from(room).ok()?;
         // SAFETY: the list has room for `count`, which the function sets to how many there are.
         let status = unsafe { list(device, &raw mut count, found.as_mut_ptr()) };
         match status {
             SUCCESS => {
-                found.truncate(count as usize);
+                found.truncate((count as usize).min(room));
                 return Some(found);
             }
             // More may start before the next call.
@@ -221,6 +231,13 @@ fn name_of(pid: u32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_driver_reserves_is_not_in_use() {
+        let of = |used| MemoryV2 { version: MEMORY_V2, total: 100, reserved: 10, free: 60, used };
+        let expected = Memory { total: 100, used: 30, driver: Some(10) };
+        assert_eq!([30, 40].map(|used| Memory::from(of(used))), [expected; 2]);
+    }
 
     #[test]
     fn a_process_has_one_entry() {
