@@ -53,6 +53,9 @@ pub struct LiveDevice {
     pub name: String,
     /// Its memory, where known.
     pub total: Option<Bytes>,
+    /// What was in use on the GPU, by all processes, when NVML was last asked; left out where it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<Bytes>,
     /// Now: the totals, the step, what the program does.
     pub now: Moment,
     /// torch's total of allocated bytes.
@@ -111,6 +114,7 @@ fn live_device(trace: &Trace, context: &Context, peak: &Peak) -> Option<LiveDevi
         device,
         name: info.map(|info| info.name.clone()).unwrap_or_default(),
         total: info.map(|info| Bytes(info.total_bytes)).filter(|total| total.0 > 0),
+        used: last_used(trace, device),
         allocated: now.allocated,
         active: now.active,
         reserved: now.reserved,
@@ -122,6 +126,12 @@ fn live_device(trace: &Trace, context: &Context, peak: &Peak) -> Option<LiveDevi
         categories,
         now,
     })
+}
+
+/// What the last sample of a GPU says is in use.
+fn last_used(trace: &Trace, device: Device) -> Option<Bytes> {
+    let last = trace.gpu_memory.iter().rfind(|sample| sample.device == device)?;
+    Some(Bytes(last.used))
 }
 
 /// The peak of allocated bytes in the last finished step, what it began with included.

@@ -50,7 +50,7 @@ pub enum QuestionError {
     },
     /// NVML was not asked about the device.
     #[error(
-        "the trace does not have all memory of {device}: NVML was not asked while it was recorded"
+        "nothing is known of {device} outside torch: NVML was not asked while the program was recorded"
     )]
     NoGpuSamples {
         /// The requested one.
@@ -153,7 +153,7 @@ impl Hint for QuestionError {
             }
             Self::NoOomOn { .. } => Some("choose that one with `--device`"),
             Self::NoGpuSamples { .. } => Some(
-                "a recording has it where the driver has NVML (`libnvidia-ml.so.1`) and torch gives the UUID of a GPU, as torch 2.5 and later do",
+                "NVML is asked where `libnvidia-ml.so.1` is installed and torch gives the UUID of a GPU (torch 2.5 and later)",
             ),
             Self::NoPhantom => Some("`floodmark info` shows what was recorded"),
             Self::TooFewSteps { .. } => {

@@ -16,7 +16,7 @@ type DeviceMetric = (&'static str, &'static str, &'static str, fn(&LiveDevice) -
 /// A metric of a recording: its name, type, help and value.
 type TraceMetric = (&'static str, &'static str, &'static str, fn(&LiveSummary) -> u64);
 
-const DEVICE_METRICS: [DeviceMetric; 9] = [
+const DEVICE_METRICS: [DeviceMetric; 10] = [
     ("allocated_bytes", GAUGE, "Allocated bytes.", |one| Some(one.allocated.0)),
     ("active_bytes", GAUGE, "Active bytes: allocated, or pending free.", |one| number(one.active)),
     ("reserved_bytes", GAUGE, "Reserved bytes.", |one| number(one.reserved)),
@@ -26,6 +26,9 @@ const DEVICE_METRICS: [DeviceMetric; 9] = [
         number(one.last_step_peak)
     }),
     ("capacity_bytes", GAUGE, "Memory of the device.", |one| number(one.total)),
+    ("used_bytes", GAUGE, "In use by all processes, when NVML was last asked.", |one| {
+        number(one.used)
+    }),
     (
         "allocation_retries_total",
         COUNTER,

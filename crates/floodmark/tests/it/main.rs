@@ -16,6 +16,7 @@ mod diff;
 mod drawn;
 mod export;
 mod leaks;
+mod ledger;
 mod levels;
 mod many_events;
 mod mcp;
