@@ -14,7 +14,10 @@ fn recorded(gpu_memory: Vec<GpuMemory>) -> Folder {
         let row = Row::new(kind, Device::cuda(0), 0, Micros(1000));
         Row { addr: 1 << 30, bytes: mib * MIB, ..row }
     };
-    let rows = vec![row(EventKind::Alloc, 8), row(EventKind::Reserved, 20)];
+    file_of(vec![row(EventKind::Alloc, 8), row(EventKind::Reserved, 20)], gpu_memory)
+}
+
+fn file_of(rows: Vec<Row>, gpu_memory: Vec<GpuMemory>) -> Folder {
     let header = Header { pid: 42, ..floodmark_testing::script::header() };
     let mut writer = TraceWriter::new(Vec::new(), &header).unwrap();
     writer.write_batch(&Batch { rows, gpu_memory, ..Batch::default() }).unwrap();
@@ -68,6 +71,26 @@ fn the_last_sample_is_a_metric() {
     let folder = recorded(vec![sample(1, 530, Vec::new()), sample(9, 540, Vec::new())]);
     let text = folder.stdout("metrics --once x.flood");
     assert!(text.contains("\nfloodmark_used_bytes{device=\"cuda:0\"} 540\n"), "{text}");
+}
+
+/// Two steps, then a request of 2 GiB fails. Other processes took 200 MiB in the second step.
+#[test]
+fn a_failed_allocation_says_what_grew_outside_torch() {
+    let row = |kind, micros, bytes| {
+        let row = Row::new(kind, Device::cuda(0), 0, Micros(micros));
+        Row { addr: 1 << 30, bytes, ..row }
+    };
+    let rows = vec![
+        row(EventKind::Alloc, 1000, 8 * MIB),
+        row(EventKind::Step, 2000, 0),
+        Row { stack: 1, ..row(EventKind::Step, 5000, 0) },
+        Row { addr: 0, ..row(EventKind::Oom, 9000, 2 << 30) },
+    ];
+    let own = || vec![process(42, 400 * MIB, None)];
+    let samples = vec![sample(3, 400 * MIB, own()), sample(9, 600 * MIB, own())];
+    let shown = file_of(rows, samples).stdout("oom x.flood");
+    let line = shown.lines().find(|line| line.starts_with("Memory outside torch grew"));
+    insta::assert_snapshot!(line.unwrap_or(&shown), @"Memory outside torch grew by 200.0 MiB since step 1: 0 B of it in this process");
 }
 
 #[test]
