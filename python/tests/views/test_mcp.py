@@ -151,7 +151,7 @@ CALLS: list[tuple[str, str, dict[str, object]]] = [
 
 def test_every_answer_is_as_its_schema_describes(assistant: Assistant, tmp_path: Path) -> None:
     tools = {tool["name"]: tool for tool in assistant.ask("tools/list", {})["tools"]}
-    assert set(tools) == {tool for tool, _, _ in CALLS}
+    assert set(tools) == {tool for tool, _, _ in CALLS} | {"ledger"}
     for tool, command, arguments in CALLS:
         jsonschema.Draft202012Validator.check_schema(tools[tool]["inputSchema"])
         jsonschema.Draft202012Validator(tools[tool]["inputSchema"]).validate(arguments)
@@ -164,6 +164,17 @@ def test_every_answer_is_as_its_schema_describes(assistant: Assistant, tmp_path:
     assert result["content"][0]["text"].startswith("Fits: ")
     # Without `output` no trace is kept.
     assert sorted(path.name for path in tmp_path.glob("*.flood*")) == []
+
+
+@needs_cuda_build
+def test_a_ledger_is_as_its_schema_describes(assistant: Assistant) -> None:
+    phantom = {"gpu": "t4", "engine": "phantom", "output": "gpu.flood"}
+    estimated = assistant.call("estimate", program="train.py", args=["64"], **phantom)
+    assert not estimated["isError"], estimated["content"]
+    found = assistant.call("ledger", trace="gpu.flood", at="end")
+    assert not found["isError"], found["content"]
+    check_answer("ledger", found["structuredContent"])
+    assert found["content"][0]["text"].startswith("In use on cuda:0: ")
 
 
 def test_a_program_that_waits_delays_no_other_call_and_ends_when_cancelled(

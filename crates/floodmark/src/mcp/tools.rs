@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::{CommandFactory, Parser};
-use floodmark_analysis::{AdviceReport, Diff, Estimate, Leaks, Report, Simulation};
+use floodmark_analysis::{AdviceReport, Diff, Estimate, Leaks, Ledger, Report, Simulation};
 use floodmark_files::traces::read_log;
 use floodmark_text::answer_text::AnswerText;
 use floodmark_text::output_style::OutputStyle;
@@ -24,7 +24,7 @@ use crate::args::{Cli, Command, usage_error};
 use crate::commands::answer::Answer;
 use crate::commands::info::Info;
 use crate::commands::oom::OomAnswer;
-use crate::commands::{advise, diff, info, leaks, oom, report, simulate};
+use crate::commands::{advise, diff, info, leaks, ledger, oom, report, simulate};
 use crate::fit::Fit;
 use crate::plan::Plan;
 use crate::schema::schema_of;
@@ -49,12 +49,13 @@ pub(super) struct ToolAnswer {
 /// A command that is a tool, and the schema of its answer.
 type ToolCommand = (&'static str, fn() -> Schema);
 
-const TOOLS: [ToolCommand; 11] = [
+const TOOLS: [ToolCommand; 12] = [
     ("info", schema_of::<Info>),
     ("report", schema_of::<Report>),
     ("oom", schema_of::<OomAnswer>),
     ("diff", schema_of::<Diff>),
     ("leaks", schema_of::<Leaks>),
+    ("ledger", schema_of::<Ledger>),
     ("simulate", schema_of::<Simulation>),
     ("advise", schema_of::<AdviceReport>),
     (ESTIMATE, schema_of::<Estimate>),
@@ -196,6 +197,7 @@ pub(super) fn answer(name: &str, mut given: Object, folders: &Folders) -> Result
         Command::Oom(args) => shown(&oom::answer(&args)?),
         Command::Diff(args) => shown(&diff::answer(&args)?),
         Command::Leaks(args) => shown(&leaks::answer(&args)?),
+        Command::Ledger(args) => shown(&ledger::answer(&args)?),
         Command::Simulate(args) => shown(&simulate::answer(&args)?),
         Command::Advise(args) => shown(&advise::answer(&args)?),
         Command::Run(_)
@@ -203,7 +205,6 @@ pub(super) fn answer(name: &str, mut given: Object, folders: &Folders) -> Result
         | Command::Fit(_)
         | Command::Plan(_)
         | Command::Gpus(_)
-        | Command::Ledger(_)
         | Command::Annotate(_)
         | Command::View(_)
         | Command::Export(_)

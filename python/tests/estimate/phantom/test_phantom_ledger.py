@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.answer_schema import check_answer
 from support.phantoms import needs_cuda_build
 
 import floodmark
@@ -112,7 +113,9 @@ def test_the_owners_add_up_to_what_cuda_says(programs):
 def test_the_command_prints_the_same(programs):
     _, [facts] = recorded(programs, TRAINING)
     done = programs.floodmark("ledger", "a.flood", "--at", "end", "--json")
-    assert json.loads(done.stdout)["used"] == facts["used"], done.stderr
+    found = json.loads(done.stdout)
+    check_answer("ledger", found)
+    assert found["used"] == facts["used"]
     done = programs.floodmark("ledger", "a.flood", "--at", "end")
     first, *rest = done.stdout.splitlines()
     assert first.startswith("In use on cuda:0: ")
