@@ -28,6 +28,7 @@ from floodmark.recording.recorder import Recorder, say
 from floodmark.recording.window_options import requested_options, say_together
 
 if TYPE_CHECKING:
+    from floodmark.reports.answer_types import AppliedChange
     from floodmark.reports.trace import Trace
 
 
@@ -154,6 +155,13 @@ def end_of(trace: Trace, name: str) -> str:
     return next_question(name, ran_out=bool(found["failed_requests"]))
 
 
+def about_change(change: AppliedChange) -> str:
+    """What a requested change was applied to, or why it was not."""
+    if change["target"]:
+        return f"With `{change['change']}`: {change['target']}"
+    return f"Without `{change['change']}`: {change['reason']}"
+
+
 def _finish(
     recorder: Recorder, request: _core.RunRequest, begun: Callable[[], bool], pid: int
 ) -> None:
@@ -167,6 +175,7 @@ def _finish(
         name = short_path(recorder.path)
         lines = [line.strip().removeprefix("floodmark: ") for line in str(trace).splitlines()]
         if begun():
+            lines += map(about_change, trace.header.get("changes", []))
             lines.append(end_of(trace, name))
         elif trace.summary()["events"]:
             lines.append(f"the program could not be started; `{name}` has what its imports did")

@@ -108,13 +108,31 @@ def test_a_change_that_finds_nothing_says_so(training):
     assert found["changes"][0]["reason"].startswith("no `cross_entropy`")
 
 
-def test_a_recorded_program_is_changed_too(programs):
+@pytest.fixture
+def training_on_cpu(programs):
     programs.write(TRAINING.replace(".cuda()", "").replace(', device="cuda"', ""), "train.py")
-    words = ("-q", "-o", "a.flood", "--with", "checkpoint=2", "--with", "foreach=off", "train.py")
-    done = programs.floodmark("run", *words)
+    return programs
+
+
+def run_with(programs, *words):
+    done = programs.floodmark("run", "-o", "a.flood", "--force", *words, "train.py")
     assert done.returncode == 0, done.stderr
-    changes = floodmark.Trace.open(programs.folder / "a.flood").header["changes"]
+    return done.stderr.splitlines()
+
+
+def test_a_recorded_program_is_changed_too(training_on_cpu):
+    words = ("--with", "checkpoint=2", "--with", "foreach=off")
+    *_, of_optimizer, of_blocks, _ = run_with(training_on_cpu, *words)
+    assert of_optimizer == "floodmark: With `foreach=off`: `AdamW`"
+    assert of_blocks == "floodmark: With `checkpoint=2`: 2 of 6 × Block"
+    changes = floodmark.Trace.open(training_on_cpu.folder / "a.flood").header["changes"]
     assert [change["target"] for change in changes] == ["`AdamW`", "2 of 6 × Block"]
+    assert run_with(training_on_cpu, "-q", *words) == []
+
+
+def test_a_recorded_program_says_which_change_was_left_out(training_on_cpu):
+    *_, of_loss, _ = run_with(training_on_cpu, "--with", "chunked-loss=4")
+    assert of_loss.startswith("floodmark: Without `chunked-loss=4`: no `cross_entropy`")
 
 
 def test_a_change_that_does_not_exist_is_an_error_of_the_user(training):
