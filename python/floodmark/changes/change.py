@@ -88,6 +88,10 @@ class Change(Undoable):
             say(f"`{self.text}` is given up: {reason}")
         self.reason = reason
         self.target = ""
+        self.end()
+
+    def end(self) -> None:
+        """Undo it while the program goes on."""
         self.exit()
 
     def report(self) -> AppliedChange:

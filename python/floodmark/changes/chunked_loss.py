@@ -22,6 +22,7 @@ from floodmark.changes.change import Change, defined_by, definitions, is_install
 from floodmark.changes.deferred_head import HEAD, LEAST_NUMBER, LOSS_OF_CHUNK
 from floodmark.changes.pasted_code import before_training, calling_line, model_name
 from floodmark.changes.repeated_blocks import indexed, joined, repeated_blocks
+from floodmark.changes.repeated_choices import choice
 
 _LOSS = (
     LOSS_OF_CHUNK
@@ -117,6 +118,11 @@ class ChunkedLoss(Change):
             self._use_liger(root, frame)
         elif self.argument in _UNSUITED:
             self._defer_heads(root, frame)
+
+    def end(self) -> None:
+        # Heads wait no more, but stay: a backward pass may compute again what they have computed.
+        if self.argument not in _UNSUITED:
+            super().end()
 
     def nothing_found(self) -> str:
         return self._unsuited or "no `cross_entropy` of a million logits or more was computed"
@@ -222,7 +228,7 @@ class ChunkedLoss(Change):
 
         @wraps(deferred)
         def watched_head(head: Any, hidden: Any) -> Any:
-            if is_used[head.training]:
+            if choice(id(head), bool(self.reason) or is_used[head.training]):
                 return type(head).forward(head, hidden)
             logits = deferred(head, hidden)
             if type(logits) is not names["Logits"] and logits.numel() >= LEAST_NUMBER:

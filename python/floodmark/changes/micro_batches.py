@@ -21,6 +21,7 @@ from floodmark import torch_private
 from floodmark.changes.change import Change, Numerics, definitions
 from floodmark.changes.pasted_code import before_training, model_name
 from floodmark.changes.repeated_blocks import indexed, joined
+from floodmark.changes.repeated_choices import with_same_choices
 
 _CODE = '''\
 import contextlib
@@ -63,7 +64,7 @@ def summed_losses(notes):
         torch.nn.functional.cross_entropy = whole
         notes = None  # a mode of torch may keep the function
 
-def computed(forward, args, kwargs):
+def computed_part(forward, args, kwargs):
     notes = []
     with summed_losses(notes):
         return forward(*args, **kwargs), notes
@@ -93,8 +94,6 @@ def joined(outputs, notes, sizes, is_divided):
             if first is not None and not isinstance(first, (bool, int, float, str)):
                 raise TypeError(f"its result has a `{type(first).__name__}`")
             columns.append(first)
-        elif type(first).__name__ == "Logits":
-            raise TypeError("its result has logits that `chunked-loss=head` does not compute")
         elif not first.dim():
             columns.append(joined_losses(one, notes, is_divided))
         elif [len(part) for part in one] == sizes:
@@ -125,9 +124,9 @@ def in_parts(forward, parts):
             part = tree_map(of_part, (args, kwargs))
             sizes.append(min(rows, size - start))
             if start + rows < size:
-                found.append(checkpoint(computed, forward, *part, use_reentrant=False))
+                found.append(checkpoint(computed_part, forward, *part, use_reentrant=False))
             else:  # the backward pass begins with it
-                found.append(computed(forward, *part))
+                found.append(computed_part(forward, *part))
         outputs, notes = zip(*found)
         return joined(outputs, notes, sizes, kwargs.get("num_items_in_batch") is not None)
 
@@ -157,6 +156,10 @@ class MicroBatches(Change):
     def attach(self, torch: Any) -> None:
         self._torch = torch
         self._code = definitions(_CODE, self.text)
+        checkpoint = self._code["checkpoint"]
+        self._code["checkpoint"] = lambda function, *args, **kwargs: checkpoint(
+            with_same_choices(function), *args, **kwargs
+        )
 
     def prepare(self, root: Any, frame: FrameType | None) -> None:
         if self.reason:

@@ -211,41 +211,104 @@ def test_models_that_mix_samples_are_left_whole(inner, reason):
 
 
 class Wide(nn.Module):
-    """Has logits that `chunked-loss=head` does not compute."""
+    """Has enough logits for `chunked-loss=head`."""
 
-    def __init__(self, *, returns_logits: bool) -> None:
+    def __init__(self, kind: str) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.tokens, self.head = nn.Embedding(20_000, WIDTH), nn.Linear(WIDTH, 20_000)
-        self.returns_logits = returns_logits
+        self.kind = kind
 
     def forward(self, tokens):
-        logits = self.head(torch.tanh(self.tokens(tokens)))
-        loss = F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
-        return (
-            (loss, logits) if self.returns_logits else (loss, loss.detach().new_ones(len(tokens)))
-        )
+        logits = RESULTS[self.kind](self.head(torch.tanh(self.tokens(tokens))))
+        if self.kind == "alone":
+            return logits
+        if self.kind == "used inside":
+            logits = logits * logits.argmax(-1, keepdim=True).sign()
+        loss = F.cross_entropy(logits.flatten(0, 1).float(), tokens.flatten())
+        return loss, logits[:, 0, :5] if self.kind == "a part" else logits
 
 
-@pytest.mark.parametrize("returns_logits", [False, True])
-def test_a_head_in_chunks_goes_with_parts_unless_its_logits_would_be_joined(returns_logits):
+RESULTS = {
+    "alone": lambda logits: logits,
+    "beside the loss": lambda logits: logits,
+    "with a cap": lambda logits: 3 * torch.tanh(logits / 3),
+    "moved": lambda logits: logits.transpose(1, 2)[:, :-1].transpose(1, 2)[:, :80],
+    "viewed": lambda logits: logits.view(-1, 80, 2, 10_000).flatten(2),
+    "with a tensor": lambda logits: logits * torch.tensor(0.5),
+    "used inside": lambda logits: logits,
+    "a part": lambda logits: logits,
+}
+
+
+def of_wide(model, *, reads_logits=False):
+    """The loss and all gradients of one step; logits may be read before the backward pass."""
+    tokens = torch.arange(320).view(4, 80)
+    model.zero_grad()
+    found = model(tokens)
+    logits = found[1] if isinstance(found, tuple) else found
+    read = logits.sum().detach() if reads_logits else torch.zeros(())
+    loss = found[0] if isinstance(found, tuple) else flat(logits, tokens)
+    loss.backward()
+    return [loss.detach(), read, *(one.grad for one in model.parameters())]
+
+
+def flat(logits, tokens):
+    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+
+
+def of_both(model, **options):
+    """What both changes say; the results are those of the unchanged model, in each step."""
+    expected = of_wide(model, **options)
+    with changes.apply_changes(["micro-batches=2", "chunked-loss=head"]) as applied:
+        for _ in range(3):
+            torch.testing.assert_close(of_wide(model, **options), expected)
+    assert all("forward" not in vars(one) for one in model.modules())
+    return applied.reports()
+
+
+@pytest.mark.parametrize("kind", ["alone", "beside the loss", "with a cap", "a part", "moved"])
+def test_a_head_in_chunks_goes_with_parts(kind):
+    of_head, of_parts = of_both(Wide(kind))
+    assert of_head["target"].endswith(" logits in float32")
+    assert of_parts["target"] == "`Wide`, batches of 4 in 2 parts"
+
+
+def test_both_patches_in_one_program_do_the_same():
+    model = Wide("beside the loss")
+    of_head, of_parts = of_both(model)
+    expected = of_wide(model)
+    exec(of_head["patch"] + of_parts["patch"], {"torch": torch, "model": model})
+    torch.testing.assert_close(of_wide(model), expected)
+    assert type(model(torch.arange(320).view(4, 80))[1]).__name__ == "Logits"
+
+
+@pytest.mark.parametrize("kind", ["beside the loss", "with a cap", "alone"])
+def test_logits_of_parts_that_are_read_are_computed(kind):
+    of_head, of_parts = of_both(Wide(kind), reads_logits=True)
+    assert of_head["reason"].startswith("the program uses all logits")
+    assert of_parts["target"] == "`Wide`, batches of 4 in 2 parts"
+
+
+@pytest.mark.parametrize("kind", ["moved", "viewed", "with a tensor", "used inside"])
+def test_logits_of_parts_may_be_anything(kind):
+    for reads_logits in (False, True):
+        _, of_parts = of_both(Wide(kind), reads_logits=reads_logits)
+        assert of_parts["target"] == "`Wide`, batches of 4 in 2 parts"
+
+
+def test_the_gradient_of_joined_logits_is_there_where_the_program_wants_it():
     def gradients():
         model.zero_grad()
-        loss = model(torch.arange(320).view(4, 80))[0]
-        loss.backward()
-        return [loss.detach(), *(one.grad for one in model.parameters())]
+        logits = model(tokens)
+        logits.retain_grad()
+        flat(logits, tokens).backward()
+        return [logits.grad, *(one.grad for one in model.parameters())]
 
-    model = Wide(returns_logits=returns_logits)
+    model, tokens = Wide("alone"), torch.arange(320).view(4, 80)
     expected = gradients()
-    with changes.apply_changes(["micro-batches=2", "chunked-loss=head"]) as applied:
+    with changes.apply_changes(["micro-batches=2", "chunked-loss=head"]):
         torch.testing.assert_close(gradients(), expected)
-        torch.testing.assert_close(gradients(), expected)
-    of_head, of_parts = applied.reports()
-    assert of_head["target"]
-    if returns_logits:
-        assert of_parts["reason"].endswith("logits that `chunked-loss=head` does not compute")
-    else:
-        assert of_parts["target"] == "`Wide`, batches of 4 in 2 parts"
 
 
 @pytest.mark.parametrize("texts", [["chunked-mlp=2"], ["checkpoint=all"], []])
