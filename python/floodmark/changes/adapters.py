@@ -17,9 +17,15 @@ from floodmark.changes.adapter_code import code_of
 from floodmark.changes.change import Change, definitions, is_installed
 from floodmark.changes.optimizer_parameters import listed, model_of, replaced, tensors_in
 from floodmark.changes.pasted_code import before_training, callers, model_name
+from floodmark.changes.reentrant_checkpoints import watch_checkpoints
 from floodmark.changes.repeated_blocks import RepeatedBlocks, repeated_blocks
 
 _NAMES = ("lora_a", "lora_b", "magnitude")
+
+_NEEDS_GRADIENT = (
+    "a checkpoint with `use_reentrant=True` needs an input with a gradient, which "
+    "frozen embeddings do not give: use `use_reentrant=False`"
+)
 
 
 class Adapters(Change):
@@ -50,30 +56,8 @@ class Adapters(Change):
                 self._restore_groups_at_exit(optimizer, params)
 
         self.replace(base, "__init__", changed)
-        self._watch_checkpoints(torch)
-
-    def _watch_checkpoints(self, torch: Any) -> None:
-        """Give up at a checkpoint that would compute no gradients, so that a loss has none."""
-        from torch.utils.checkpoint import CheckpointFunction
-
-        original = CheckpointFunction.apply
-
-        def apply(*args: Any) -> Any:
-            floats = [one for one in args if torch.is_tensor(one) and one.is_floating_point()]
-            has_gradient = any(one.requires_grad for one in floats)
-            if self.target and torch.is_grad_enabled() and not has_gradient:
-                self.give_up(
-                    "a checkpoint with `use_reentrant=True` needs an input with a gradient, which "
-                    "frozen embeddings do not give: use `use_reentrant=False`"
-                )
-                # The rest of this step goes on without the embeddings.
-                args = tuple(
-                    one.detach().requires_grad_() if any(one is other for other in floats) else one
-                    for one in args
-                )
-            return original(*args)
-
-        self.replace(CheckpointFunction, "apply", staticmethod(apply))
+        # What is left of a step then goes on without the embeddings.
+        watch_checkpoints(self, torch, lambda: self.give_up(_NEEDS_GRADIENT))
 
     def _adapted(self, params: Any) -> Any:
         """The same with adapters in place of what they belong to."""

@@ -2,7 +2,9 @@
 
 A sparse gradient has only the rows that a batch uses. Not all optimizers take one, and a weight
 that is the head's too has a dense gradient from there. A frozen embedding has no gradient and no
-optimizer states: something else is trained. Sees: the embeddings of a model, the optimizers.
+optimizer states: something else is trained. Where a checkpoint with `use_reentrant=True` follows,
+the results of frozen embeddings get a gradient, which that needs. Sees: the embeddings of a model,
+the optimizers, such checkpoints.
 """
 
 from __future__ import annotations
@@ -12,11 +14,19 @@ from functools import wraps
 from types import FrameType
 from typing import Any
 
-from floodmark.changes.change import Change, Numerics
+from floodmark.changes.change import Change, Numerics, defined_by
 from floodmark.changes.pasted_code import before_training, model_name
+from floodmark.changes.reentrant_checkpoints import watch_checkpoints
 from floodmark.changes.repeated_blocks import indexed, joined
 
 _SPARSE = ("SGD", "Adagrad", "SparseAdam")
+
+_WITH_GRADIENT = """
+def with_gradient(embedding, args, output):
+    # a checkpoint with `use_reentrant=True` needs an input with one
+    return output.requires_grad_() if torch.is_grad_enabled() else output
+
+"""
 
 
 class Embeddings(Change):
@@ -31,6 +41,8 @@ class Embeddings(Change):
         self._count = 0
         #: Heads whose weight is that of an embedding.
         self._heads: list[str] = []
+        #: Those that are frozen, as they are written, until their results get a gradient.
+        self._frozen: list[tuple[weakref.ref[Any], str]] = []
 
     def attach(self, torch: Any) -> None:
         self._torch = torch
@@ -43,7 +55,9 @@ class Embeddings(Change):
             self._optimizers.add(optimizer)
 
         self.replace(base, "add_param_group", add_param_group)
-        if self.argument == "sparse":
+        if self.argument == "frozen":
+            watch_checkpoints(self, torch, self._give_results_a_gradient)
+        else:
             for name in ("clip_grad_norm_", "clip_grad_value_"):
                 self._refuse_clipping(torch.nn.utils, name)
 
@@ -80,7 +94,9 @@ class Embeddings(Change):
         for name, one in found:
             others = [use for use in uses[id(one.weight)] if use != joined(name, "weight")]
             if one.weight.requires_grad and apply(root, one, others):
-                lines.append(self._line(indexed(joined(model, name))))
+                written = indexed(joined(model, name))
+                lines.append(self._line(written))
+                self._frozen.append((weakref.ref(one), written))
         if lines:
             self._count += len(lines)
             heads = f", with {' and '.join(self._heads)}" if self._heads else ""
@@ -103,6 +119,18 @@ class Embeddings(Change):
         heads = [f"`{other.removesuffix('.weight')}`" for other in others]
         self._heads += [head for head in heads if head not in self._heads]
         return True
+
+    def _give_results_a_gradient(self) -> None:
+        if not self._frozen:
+            return
+        hook = defined_by(_WITH_GRADIENT, "with_gradient")
+        self.patch += "" if "def with_gradient" in self.patch else _WITH_GRADIENT
+        for reference, written in self._frozen:
+            embedding = reference()
+            if embedding is not None:
+                self.on_exit(embedding.register_forward_hook(hook).remove)
+                self.patch += f"{written}.register_forward_hook(with_gradient)\n"
+        self._frozen.clear()
 
     def _make_sparse(self, root: Any, one: Any, others: list[str]) -> bool:
         self.reason = self._dense_reason(root, one, others) or self.reason

@@ -41,6 +41,37 @@ def report_of(change, model, *args, **options):
     return applied.reports()[0], found
 
 
+class Checkpointed(Model):
+    def __init__(self, *, is_reentrant: bool) -> None:
+        super().__init__()
+        self.body, self.is_reentrant = nn.Linear(8, 8), is_reentrant
+
+    def forward(self, tokens):
+        hidden = torch.utils.checkpoint.checkpoint(
+            self.body, self.tokens(tokens), use_reentrant=self.is_reentrant
+        )
+        return self.head(torch.tanh(hidden))
+
+
+def test_a_checkpoint_behind_a_frozen_embedding_keeps_its_gradients():
+    expected = report_of("embeddings=frozen", Checkpointed(is_reentrant=False))[1]
+    before = torch.utils.checkpoint.CheckpointFunction.apply
+    model = Checkpointed(is_reentrant=True)
+    report, found = report_of("embeddings=frozen", model)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    assert not torch.equal(model.body.weight, Checkpointed(is_reentrant=True).body.weight)
+    assert report["target"] == "1 × `Embedding`"
+    assert torch.utils.checkpoint.CheckpointFunction.apply == before
+    with torch.inference_mode():
+        model(torch.tensor([[1, 2]]))
+
+    pasted = Checkpointed(is_reentrant=True)
+    exec(report["patch"], {"torch": torch, "model": pasted})
+    torch.testing.assert_close(trained(pasted), expected, rtol=0, atol=0)
+    with torch.inference_mode():
+        pasted(torch.tensor([[1, 2]]))
+
+
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adagrad])
 def test_sparse_gradients_train_the_same(kind):
     expected, model = trained(Model(), kind), Model()
