@@ -1,15 +1,18 @@
 """Adapters beside frozen weights: `adapters=lora:16`, `adapters=dora:16`, `adapters=qlora:16`.
 
 When the program makes an optimizer of the parameters of a model, these are frozen, the `Linear` of
-the repeated blocks get two matrices of low rank each, and the optimizer gets those. Sees: the
-constructors of optimizers. `adapter_code.py` has the code.
+the repeated blocks get two matrices of low rank each, and the optimizer gets those. At the end the
+model and the optimizer have their parameters again, with the weights of the start; those that were
+in 4 bits have the values that 4 bits have left. Sees: the constructors of optimizers.
+`adapter_code.py` has the code.
 """
 
 from __future__ import annotations
 
+import importlib
 import weakref
 from collections import Counter
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from floodmark import torch_private
@@ -83,13 +86,15 @@ class Adapters(Change):
         reference = weakref.ref(optimizer)
 
         def restore() -> None:
-            found = getattr(reference(), "param_groups", [])
-            for group, references in zip(found, before, strict=False):
+            found: Any = reference()
+            for group, references in zip(getattr(found, "param_groups", []), before, strict=False):
                 alive = [one() for one in references]
+                for one in group["params"]:
+                    if all(one is not other for other in alive):
+                        found.state.pop(one, None)
                 group["params"] = [one for one in alive if one is not None]
 
-        if self._kind != "qlora":
-            self.on_exit(restore)
+        self.on_exit(restore)
 
     def _adapt_model_of(self, given: list[Any]) -> None:
         torch = self._torch
@@ -156,12 +161,33 @@ class Adapters(Change):
             self._instead[id(weight())][1].extend(adapters)
             handles.append((weakref.ref(linear), handle))
         if self._kind == "qlora":
-            # Weights in 4 bits stay as they are.
-            handles.clear()
+            # Their weights are empty, so they keep no memory alive.
+            put_back = partial(_put_whole, weakref.ref(root), linears, [one for one, _ in handles])
+            self.on_exit(put_back)
         self.on_exit(lambda: _remove(handles, trained))
 
     def nothing_found(self) -> str:
         return "the program makes no optimizer"
+
+
+def _put_whole(
+    reference: weakref.ref[Any], linears: list[Any], compressed: list[weakref.ref[Any]]
+) -> None:
+    """Give a model its `Linear` back; their weights have the values that 4 bits have left."""
+    dequantize = importlib.import_module("bitsandbytes.functional").dequantize_4bit
+    whole = {id(one()): linear for one, linear in zip(compressed, linears, strict=True)}
+    root = reference()
+    for parent in [] if root is None else list(root.modules()):
+        children: dict[str, Any] = torch_private.children(parent)
+        for name, child in children.items():
+            linear = whole.get(id(child))
+            if linear is None:
+                continue
+            if not linear.weight.numel():
+                weight = dequantize(child.weight.data, child.weight.quant_state)
+                is_transposed = type(linear).__name__ == "Conv1D"
+                linear.weight.data = weight.T.contiguous() if is_transposed else weight
+            setattr(parent, name, linear.train(child.training))
 
 
 def _remove(handles: list[tuple[weakref.ref[Any], Any]], trained: list[weakref.ref[Any]]) -> None:

@@ -1,7 +1,8 @@
 """The parameters that an optimizer is made with, and the model that has them.
 
 Changes that replace parameters (shards, adapters) or treat some of them in another way read the
-argument of the constructor here. Sees: that argument, and the modules that are alive.
+argument of the constructor here. Sees: that argument, and the modules and optimizers that are
+alive.
 """
 
 from __future__ import annotations
@@ -76,3 +77,14 @@ def model_of(torch: Any, given: list[Any]) -> Any:
         if count > most:
             best, most = module, count
     return best
+
+
+def optimizers_of(torch: Any, parameters: list[Any]) -> list[Any]:
+    """The optimizers that have some of these parameters."""
+    wanted = set(map(id, parameters))
+    return [
+        one
+        for one in gc.get_objects()
+        if issubclass(type(one), torch.optim.Optimizer)
+        and any(id(of) in wanted for of in tensors_in(getattr(one, "param_groups", [])))
+    ]

@@ -1,13 +1,19 @@
-"""Precision: `autocast=bf16` around the forward pass, `bf16-parameters`."""
+"""Precision: `autocast=bf16` around the forward pass, `bf16-parameters`.
+
+At the end of `bf16-parameters`, parameters, buffers, gradients and optimizer states have the types
+that they had. They keep the values of bf16: what rounding took is gone.
+"""
 
 from __future__ import annotations
 
+import weakref
 from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
 from floodmark.changes.calls import Calls
 from floodmark.changes.change import Change, defined_by
+from floodmark.changes.optimizer_parameters import optimizers_of
 from floodmark.changes.pasted_code import before_calls, before_training, model_name
 
 _TYPES = {"bf16": "bfloat16", "fp16": "float16"}
@@ -78,9 +84,12 @@ class Bf16Parameters(Change):
         if not any(one.dtype == torch.float32 for one in root.parameters()):
             self.reason = "no parameter is in fp32"
             return
+        before = {name: one.dtype for name, one in _tensors(root)}
         # What is made in inference mode could not be trained later.
         with torch.inference_mode(False):
             root.to(torch.bfloat16)
+        reference = weakref.ref(root)
+        self.on_exit(lambda: _put_back(torch, reference(), before))
         hook = defined_by(_IN_BF16, "in_bf16")
         self.on_exit(root.register_forward_pre_hook(hook, with_kwargs=True).remove)
         kind = f"`{type(root).__name__}`"
@@ -90,3 +99,26 @@ class Bf16Parameters(Change):
 
     def nothing_found(self) -> str:
         return "no module was called"
+
+
+def _tensors(root: Any) -> list[tuple[str, Any]]:
+    return [*root.named_parameters(), *root.named_buffers()]
+
+
+def _put_back(torch: Any, root: Any, before: dict[str, Any]) -> None:
+    """Give all that became bf16 the type that it had."""
+    if root is None:
+        return
+    types: dict[Any, Any] = {}
+    for name, one in _tensors(root):
+        dtype = before.get(name, one.dtype)
+        if one.dtype != dtype:
+            types[one] = dtype
+            one.data = one.data.to(dtype)
+            if one.grad is not None:
+                one.grad.data = one.grad.data.to(dtype)
+    for optimizer in optimizers_of(torch, list(types)):
+        for parameter, state in optimizer.state.items():
+            for name, value in state.items() if parameter in types else ():
+                if torch.is_tensor(value) and value.dtype == torch.bfloat16:
+                    state[name] = value.to(types[parameter])

@@ -1,7 +1,8 @@
 """Adam and AdamW that become other optimizers: the base of such changes.
 
 The optimizer that the program has just made becomes one of another class. It stays the same object,
-so schedulers, trainers and hooks have the new one. Sees: the constructors of both classes.
+so schedulers, trainers and hooks have the new one. It stays that at the end: its states are others.
+Sees: the constructors of both classes.
 """
 
 from __future__ import annotations

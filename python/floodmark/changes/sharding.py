@@ -3,7 +3,8 @@
 FSDP2 (`fully_shard`) of the repeated blocks and of the model, when the program makes an optimizer
 of its parameters: the optimizer gets the shards. The process must be a rank of a world of that
 size: in an estimate it is rank 0 of a simulated one, otherwise `torchrun` starts the ranks. Each
-rank computes what the program computes, on data of its own. Sees: the constructors of optimizers.
+rank computes what the program computes, on data of its own. A model that is sharded stays so at the
+end. Sees: the constructors of optimizers.
 """
 
 from __future__ import annotations

@@ -108,6 +108,7 @@ def test_all_is_undone():
     optimizer, applied = adapted("dora", model)
     train(model, optimizer)
     applied.undo()
+    assert optimizer.state_dict()["state"] == {}
     assert list(model.state_dict()) == before
     assert all(one.requires_grad for one in model.parameters())
     pairs = zip(optimizer.param_groups[0]["params"], model.parameters(), strict=True)
@@ -287,6 +288,7 @@ def test_weights_in_4_bits_need_a_library():
 def test_weights_beside_adapters_are_in_4_bits():
     model, again = model_of_blocks(), model_of_blocks()
     whole = list(model[1].parameters())
+    shapes = [one.shape for one in model.parameters()]
     x = torch.randn(4, 8)
     expected = model(x)
     optimizer, applied = adapted("qlora", model)
@@ -299,3 +301,11 @@ def test_weights_beside_adapters_are_in_4_bits():
     exec(applied.reports()[0]["patch"], {"torch": torch, "model": again})
     assert train(again, torch.optim.AdamW(again.parameters(), lr=0.01)) == losses
     applied.undo()
+    # What 4 bits have left of the weights, and nothing else, is trained again.
+    assert [one.shape for one in model.parameters()] == shapes
+    assert all(one is other for one, other in zip(model[1].parameters(), whole, strict=True))
+    assert all(one.requires_grad for one in model.parameters())
+    torch.testing.assert_close(model(x), expected, atol=0.2, rtol=0.2)
+    before = [one.detach().clone() for one in model.parameters()]
+    train(model, optimizer)
+    assert not any(map(torch.equal, before, model.parameters()))

@@ -183,7 +183,7 @@ def test_a_model_that_is_not_trained_becomes_bf16_and_its_patch_does_the_same(mo
     assert "# after the model is made\n" in report["patch"]
     assert not model._forward_pre_hooks
     # A model may be trained after its evaluation.
-    model({"x": [images["x"][0].bfloat16()]}).sum().backward()
+    model(images).sum().backward()
     exec(report["patch"], {"torch": torch, "model": pasted})
     with mode():
         assert torch.equal(pasted(images), found)
@@ -399,15 +399,27 @@ def test_an_optimizer_is_fused():
         torch.testing.assert_close(one, other)
 
 
-def test_parameters_become_bf16_and_the_optimizer_still_has_them():
+def test_parameters_become_bf16_until_the_end_and_the_optimizer_still_has_them():
     model = Model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.register_buffer("scale", torch.ones(8))
+    model.register_buffer("exact", torch.ones(8, dtype=torch.float64))
+    before = [one.dtype for one in (*model.parameters(), *model.buffers())]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     with changes.apply_changes(["bf16-parameters"]) as applied:
         model(torch.randn(4, 8)).float().sum().backward()
         optimizer.step()
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+        kinds = {one.dtype for one in (*model.parameters(), *model.buffers())}
+        assert kinds == {torch.bfloat16}
+        values = [one.detach().clone() for one in model.parameters()]
+    assert [one.dtype for one in (*model.parameters(), *model.buffers())] == before
+    assert all(map(torch.equal, model.parameters(), (one.float() for one in values)))
     assert optimizer.param_groups[0]["params"][0] is model.blocks[0].first.weight
     assert report_of(applied)["numerics"] == "changed"
+    # The training goes on with the types of the program.
+    model(torch.randn(4, 8)).sum().backward()
+    optimizer.step()
+    states = optimizer.state[model.blocks[0].first.weight]
+    assert {one.dtype for one in states.values()} == {torch.float32}
 
 
 def test_allocator_settings_are_added_to_those_of_the_user(monkeypatch):
