@@ -2,7 +2,8 @@
 
 Adafactor keeps a row and a column for each matrix. Muon keeps one state for each weight of the
 repeated blocks, and Adam goes on for the rest. Both have the learning rate and the weight decay of
-the program. The code that is printed is the code that runs.
+the program. The code that is printed is the code that runs. An optimizer that a program saves as a
+whole can be loaded where floodmark is installed.
 """
 
 from __future__ import annotations
@@ -112,7 +113,11 @@ class LeanOptimizer(ReplacedOptimizer):
         if any(map(torch_private.is_sharded, tensors_in(params))):
             self.reason = "parameters are sharded"
             return None
-        return _adafactor(kind) if self._title == "Adafactor" else self._muon(torch, kind, params)
+        is_muon = self._title == "Muon"
+        found = self._muon(torch, kind, params) if is_muon else _adafactor(kind)
+        if found is not None:
+            _make_picklable(found.kind, (self.argument, kind.__name__))
+        return found
 
     def _muon(self, torch: Any, kind: Any, params: Any) -> Replacement | None:
         given = tensors_in(params)
@@ -125,20 +130,41 @@ class LeanOptimizer(ReplacedOptimizer):
             self.reason = f"`{type(root).__name__}` has no repeated blocks"
             return None
         code = _MUON.format(kind=kind.__name__)
-        defined = definitions(_MATRICES + code, "muon")
-        matrices = defined["matrices_of"](found.blocks)
+        matrices = definitions(_MATRICES, "muon")["matrices_of"](found.blocks)
         count = sum(id(one) in matrices for one in given)
         if not count:
             self.reason = "the optimizer has no weights of repeated blocks"
             return None
-        defined["matrices"] = matrices
         return Replacement(
-            defined[f"MuonBeside{kind.__name__}"],
+            _muon_class(kind, matrices),
             f"`Muon` for {count} weights of {found.described(len(found.blocks))}, "
             f"`{kind.__name__}` for the rest",
             _muon_patch(root, found, code, kind),
             takes_how=True,
         )
+
+
+#: The newest class that each change made of each class of torch.
+_made: dict[tuple[str, str], Any] = {}
+
+
+def _make_picklable(kind: Any, name: tuple[str, str]) -> None:
+    """Let a program save an optimizer of a class that no module has."""
+    _made[name] = kind
+    kind.__reduce__ = lambda optimizer: (unpickled, name, optimizer.__getstate__())
+
+
+def unpickled(change: str, name: str) -> Any:
+    """An optimizer of the class that the change makes, before its state is set."""
+    if (change, name) not in _made:
+        import torch
+
+        kind = getattr(torch.optim, name)
+        is_muon = change == "muon"
+        # A state has the positions of what Muon updates.
+        made = _muon_class(kind, set()) if is_muon else _adafactor(kind).kind
+        _make_picklable(made, (change, name))
+    return object.__new__(_made[change, name])
 
 
 def _adafactor(kind: Any) -> Replacement:
@@ -151,6 +177,12 @@ def _adafactor(kind: Any) -> Replacement:
         before_training(next(callers(), None)) + code + assignments(kind, name),
         takes_how=True,
     )
+
+
+def _muon_class(kind: Any, matrices: set[int]) -> Any:
+    defined = definitions(_MUON.format(kind=kind.__name__), "muon")
+    defined["matrices"] = matrices
+    return defined[f"MuonBeside{kind.__name__}"]
 
 
 def _muon_patch(root: Any, found: RepeatedBlocks, code: str, kind: Any) -> str:

@@ -88,6 +88,9 @@ class Bf16Parameters(Change):
         # What is made in inference mode could not be trained later.
         with torch.inference_mode(False):
             root.to(torch.bfloat16)
+            # A program may have loaded them before.
+            changed = dict.fromkeys(root.parameters(), torch.bfloat16)
+            _convert_states(torch, changed, torch.float32)
         reference = weakref.ref(root)
         self.on_exit(lambda: _put_back(torch, reference(), before))
         hook = defined_by(_IN_BF16, "in_bf16")
@@ -117,8 +120,14 @@ def _put_back(torch: Any, root: Any, before: dict[str, Any]) -> None:
             one.data = one.data.to(dtype)
             if one.grad is not None:
                 one.grad.data = one.grad.data.to(dtype)
+    _convert_states(torch, types, torch.bfloat16)
+
+
+def _convert_states(torch: Any, types: dict[Any, Any], of: Any) -> None:
+    """Give the states of parameters, as far as they are of one type, another one."""
     for optimizer in optimizers_of(torch, list(types)):
         for parameter, state in optimizer.state.items():
             for name, value in state.items() if parameter in types else ():
-                if torch.is_tensor(value) and value.dtype == torch.bfloat16:
+                is_of_type = torch.is_tensor(value) and value.dtype == of
+                if is_of_type and value.shape == parameter.shape:
                     state[name] = value.to(types[parameter])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import re
 import sys
@@ -420,6 +421,23 @@ def test_parameters_become_bf16_until_the_end_and_the_optimizer_still_has_them()
     optimizer.step()
     states = optimizer.state[model.blocks[0].first.weight]
     assert {one.dtype for one in states.values()} == {torch.float32}
+
+
+def test_states_that_were_loaded_become_bf16_with_their_parameters():
+    def trained(model, optimizer):
+        model(torch.ones(4, 8)).float().sum().backward()
+        optimizer.step()
+        return list(model.parameters())
+
+    first, second = Model(), Model()
+    with changes.apply_changes(["bf16-parameters"]):
+        optimizer = torch.optim.AdamW(first.parameters(), lr=0.1)
+        trained(first, optimizer)
+        resumed = torch.optim.AdamW(second.parameters(), lr=0.1)
+        second.load_state_dict(first.state_dict())
+        resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        optimizer.zero_grad()
+        assert all(map(torch.equal, trained(first, optimizer), trained(second, resumed)))
 
 
 def test_allocator_settings_are_added_to_those_of_the_user(monkeypatch):

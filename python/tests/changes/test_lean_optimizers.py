@@ -141,6 +141,43 @@ def test_groups_schedulers_hooks_and_checkpoints_go_on(change):
 
 
 @needs_muon
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", ["optimizer=adafactor", "optimizer=muon"])
+def test_a_program_saves_the_whole_optimizer(programs, change, kind):
+    if change == "optimizer=muon" and not hasattr(torch.optim, "Muon"):
+        pytest.skip("torch 2.9 has Muon")
+    program = f"""
+        import copy, pathlib, torch
+        from torch import nn
+
+        def step():
+            model(torch.ones(3, 5, 8)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        if pathlib.Path("both.pt").exists():
+            model, optimizer = torch.load("both.pt", weights_only=False)
+        else:
+            torch.manual_seed(0)
+            layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)
+            model = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
+            optimizer = torch.optim.{kind.__name__}(model.parameters(), lr=0.01)
+            step()
+            torch.save((model, optimizer), "both.pt")
+        assert type(copy.deepcopy(optimizer)) is type(optimizer)
+        step()
+        print(type(optimizer).__name__, [one.sum().item() for one in model.parameters()])
+    """
+    programs.write(program)
+    saved = programs.floodmark("run", "-q", "--with", change, "program.py")
+    assert saved.returncode == 0, saved.stderr
+    # Where it is loaded, no change is applied.
+    loaded = programs.python("program.py")
+    assert loaded.returncode == 0, loaded.stderr
+    assert loaded.stdout == saved.stdout
+    assert not saved.stdout.startswith(kind.__name__)
+
+
 def test_a_grad_scaler_skips_steps_of_muon_too():
     model, optimizer, _ = changed("optimizer=muon", fused=True)
     before = [one.detach().clone() for one in model.parameters()]
