@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -80,13 +81,23 @@ def estimate(change: str, gpu: str) -> dict[str, Any]:
 
 def run(change: str) -> dict[str, Any]:
     """The peaks on the GPU, as torch counts them."""
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", change[5:]]
+    is_of_ranks = change.startswith("fsdp=")
+    return measure_program(
+        change, PROGRAM, steps=TIMED_STEPS, launcher=launcher if is_of_ranks else []
+    )
+
+
+def measure_program(
+    change: str, *program: str, steps: int, launcher: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Peaks, seconds for each step and the loss that a program writes with `--times`."""
     with tempfile.TemporaryDirectory() as folder:
         times = Path(folder) / "times.json"
         words = ["-m", "floodmark", "run", "-q", "-o", f"{folder}/a.flood", *words_of(change)]
-        words += [PROGRAM, "--steps", str(TIMED_STEPS), "--times", str(times)]
-        launcher = ["-m", "torch.distributed.run", "--nproc-per-node", change[5:]]
-        words = [*launcher, *words] if change.startswith("fsdp=") else words
-        done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
+        words += [*program, "--steps", str(steps), "--times", str(times)]
+        command = [sys.executable, *launcher, *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         if not times.exists():
             return {"failed": done.stderr[-500:]}
         about = json.loads(times.read_text())
@@ -98,7 +109,7 @@ def run(change: str) -> dict[str, Any]:
         "peak_allocated": allocated,
         "peak_reserved": reserved,
         "seconds": statistics.median(about["seconds"][3:]),
-        "loss": about["loss"],
+        "loss": about["losses"][0] if "losses" in about else about["loss"],
     }
 
 

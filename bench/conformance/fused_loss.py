@@ -14,7 +14,6 @@ the GPU are more than half a percent off, or the simulated layer more than one.
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from changes_check import TOLERANCE, changes_in, words_of
+from changes_check import TOLERANCE, measure_program, words_of
 from plan_at_share import ROOT, estimate, floodmark
 from plan_table import machine, mib
 
@@ -94,27 +93,6 @@ def simulated_model(change: str, gpu: str) -> dict[str, Any]:
     if reasons:
         return {"failed": reasons[0]}
     return {name: found[name] for name in ("peak_allocated", "peak_reserved", "unsupported")}
-
-
-def measured_model(change: str) -> dict[str, Any]:
-    """Peaks, seconds for each step and the first loss of the model on the GPU."""
-    with tempfile.TemporaryDirectory() as folder:
-        times = Path(folder) / "times.json"
-        words = ["run", "-q", "-o", f"{folder}/a.flood", *words_of(change), MODEL, *ONE_BATCH]
-        done = floodmark(*words, "--steps", str(TIMED_STEPS), "--times", str(times))
-        if not times.exists():
-            return {"failed": done.stderr[-500:]}
-        about = json.loads(times.read_text())
-        reasons = [one["reason"] for one in changes_in(Path(folder)) if one["reason"]]
-    if reasons:
-        return {"failed": reasons[0]}
-    allocated, reserved = about["peaks"]
-    return {
-        "peak_allocated": allocated,
-        "peak_reserved": reserved,
-        "seconds": statistics.median(about["seconds"][3:]),
-        "loss": about["losses"][0],
-    }
 
 
 def layer(one: Published, gpu: str | None) -> dict[str, Any]:
@@ -244,7 +222,10 @@ def main() -> int:
     found["machines"][where] = machine.describe()
     for change, library in CHANGES.items():
         if args.only != "layers" and release(library):
-            row = simulated_model(change, "h200") if args.simulated else measured_model(change)
+            if args.simulated:
+                row = simulated_model(change, "h200")
+            else:
+                row = measure_program(change, MODEL, *ONE_BATCH, steps=TIMED_STEPS)
             store(found["model"], change, where, library, row)
             args.file.write_text(json.dumps(found, indent=1) + "\n")
     for one in PUBLISHED:
