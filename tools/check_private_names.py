@@ -1,7 +1,7 @@
-"""Keeps the private names of torch in one file, `python/floodmark/torch_private.py`.
+"""Keeps the private names of torch in `torch_private.py` and its neighbours in `python/floodmark`.
 
 A name is private where it begins with one underscore, and `torch.__version__` counts as one: what
-depends on a version is decided in that file too. Found are attributes of torch and of its modules,
+depends on a version is decided there too. Found are attributes of torch and of its modules,
 imports, and the names in strings (`getattr(torch, "_x")`, `sys.modules["torch._C"]`). An attribute
 of any other object is reported where nothing of ours defines that name.
 
@@ -20,6 +20,8 @@ from pathlib import Path
 FOLDER = "python/floodmark"
 FOLDERS = (FOLDER, "python/floodmark_compat")
 HOME = f"{FOLDER}/torch_private.py"
+#: Files of private names begin so; each further one has those of one part of torch.
+HOMES = HOME.removesuffix(".py")
 
 #: Variables that hold torch or one of its modules in our sources.
 TORCH = {"torch", "c10d", "cuda", "dist"}
@@ -151,7 +153,7 @@ def problems(sources: dict[str, str]) -> list[str]:
     own = own_names(list(trees.values()))
     found = []
     for path, tree in sorted(trees.items()):
-        if path == HOME:
+        if path == HOME or path.startswith(f"{HOMES}_"):
             continue
         allowed, _why = ALLOWED.get(path.removeprefix(f"{FOLDER}/"), (set(), ""))
         for line, name in sorted(set(private_names(tree, own))):
@@ -167,7 +169,7 @@ def main() -> int:
     for problem in found:
         print(f"error: {problem}", file=sys.stderr)
     if not found:
-        print(f"private names: {len(paths)} files, those of torch in `{HOME}` alone")
+        print(f"private names: {len(paths)} files, those of torch in `{HOMES}*.py` alone")
     return 1 if found else 0
 
 

@@ -1,4 +1,7 @@
-"""Every private name of torch that floodmark uses, and every check of torch's version.
+"""The private names of torch that floodmark uses, and every check of torch's version.
+
+`torch_private_distributed.py` has those of `torch.distributed`, `torch_private_fakes.py` those of
+fake tensors.
 
 | name | what for | seen in |
 |---|---|---|
@@ -12,11 +15,6 @@
 | `_TorchDynamoContext.enter_exit_hooks` | no mode in compiled code | 2.4 to 2.15 |
 | `convert_frame.fullgraph_capture`, `aot_compile.AOTCompiledFunction` | the same | 2.11 |
 | `threading.Thread._bootstrap_inner` | a mode in new threads | Python 3.10 to 3.14 |
-| `distributed_c10d._new_process_group_helper`, `._world` | a rank of a world | 2.4 to 2.15 |
-| `distributed_c10d._process_group_color`, `._rank_not_in_group` | the same | 2.4 to 2.15 |
-| `distributed_c10d._create_process_group_wrapper` | the same | 2.4 to 2.15 |
-| `distributed_c10d._object_to_tensor` | objects between ranks that are processes | 2.11 |
-| `ProcessGroup._wait_for_pending_works`, `FakeProcessGroup` | the same | 2.4 to 2.15 |
 | `DTensor._local_tensor` | the storage of a sharded parameter | 2.4 to 2.15 |
 | `torch._C._accelerator_setAllocatorSettings` | settings after the import | 2.10 to 2.15 |
 | `torch._C._cuda_cudaCachingAllocator_set_allocator_settings` | the same | 2.4 to 2.9 |
@@ -26,11 +24,8 @@
 | `torch.utils._triton`, `torch._C._cudart` | a device that appears after the import | 2.4 to 2.15 |
 | `torch.autograd._get_sequence_nr` | the module of a backward operator | 2.11 |
 | `torch._C._current_autograd_node`, `Node._sequence_nr` | the same | 2.11 |
-| `nn.Module._apply` | fake parameters that are moved | 2.4 |
 | `_python_dispatch._disable_current_modes` | no mode for a while | 2.4 to 2.15 |
 | `_python_dispatch._get_current_dispatch_mode_stack` | our mode in a thread | 2.4 to 2.15 |
-| `FakeTensorMode.in_kernel_invocation` | several threads in one mode | 2.4 to 2.15 |
-| `UntypedStorage._fake_device`, `torch._C._swap_tensor_impl` | fakes | 2.4 to 2.15 |
 | `OpOverload._handle.redispatch_boxed`, `._schema` | floodmark's kernels | 2.4 and 2.11 |
 | `torch._C.DispatchKey`, `._dispatch_keyset_full_after` | the same | 2.4 and 2.11 |
 | `torch._C.DisableTorchFunction`, `eval_frame.DisableContext` | the same | 2.4 and 2.11 |
@@ -41,11 +36,6 @@
 | `triton_heuristics.CachingAutotuner`, `select_algorithm` | the same in inductor | 2.11 |
 | `Tensor._cdata`, `UntypedStorage._cdata` | where tensors lie in memory | 2.4 to 2.15 |
 | `GradScaler._scale`, `._init_scale`, `eval_frame._stance` | what is assumed | 2.4 to 2.15 |
-| `torch._subclasses.FakeTensor`, `FakeTensorMode` | fake tensors | 2.4 and 2.11 |
-| `fake_tensor.is_fake`, `.unset_fake_temporarily` | the same | 2.4 and 2.11 |
-| `fake_tensor.init_gpu_context` | the same without CUDA | 2.11 |
-| `fake_tensor.init_cuda_context` | the same | 2.4 |
-| `torch._C._set_only_lift_cpu_tensors` | the same without CUDA | 2.4 and 2.11 |
 | `torch.utils._python_dispatch.TorchDispatchMode` | a dispatch mode | 2.4 and 2.11 |
 | `torch._C._len_torch_dispatch_stack` | whether there is a mode | 2.4 and 2.11 |
 | `torch.utils._pytree` | tensors in arguments and results | 2.4 and 2.11 |
@@ -64,18 +54,7 @@
 | `rnn._VF._pad_packed_sequence` | packed sequences | 2.4 and 2.11 |
 | `torch.cuda._lazy_init` | a device in a build without CUDA | 2.4 and 2.11 |
 | `_ParameterMeta`, `Tensor._is_param` | which tensors are parameters | 2.4 and 2.11 |
-| `FakeProcessGroup._create_internal` | groups without communication | 2.11 |
-| `ProcessGroup._start_coalescing`, `_end_coalescing` | the same | 2.4 and 2.11 |
-| `distributed_c10d._get_default_group`, `._backend` | a rank of a world | 2.4 and 2.11 |
-| `distributed_c10d._default_pg_init_method` | the same | 2.4 and 2.11 |
-| `_register_comm_hook`, `_verify_params_across_processes` | DDP | 2.4 and 2.11 |
-| `_register_builtin_comm_hook` | the same | 2.4 and 2.11 |
-| `torch.distributed._compute_bucket_assignment_by_size` | the same | 2.4 and 2.11 |
-| `Variable._execution_engine` | the same | 2.4 and 2.11 |
-| `ShardingPropagator._propagate_tensor_meta_non_cached` | DTensor | 2.11 |
-| `ShardingPropagator._propagate_tensor_meta` | the same | 2.4 and 2.11 |
-| `device_mesh._MeshEnv` | meshes with values | 2.4 and 2.11 |
-| `fsdp._flat_param._same_storage` | FSDP | 2.4 and 2.11 |
+| `Variable._execution_engine` | what runs after a backward pass | 2.4 and 2.11 |
 | `nn.Module._compiled_call_impl` | a module that is no longer compiled | 2.4 to 2.15 |
 | `OptimizedModule._orig_mod` and others of `WRAPPED_MODULES` | names | 2.4 and 2.11 |
 
@@ -117,20 +96,6 @@ COMPILER_ENTRIES = {
 }
 #: The function of `torch.cuda` that initialises CUDA.
 LAZY_INIT = "_lazy_init"
-#: Functions that `DistributedDataParallel` calls beside its reducer.
-REGISTER_HOOK = "_register_comm_hook"
-REGISTER_BUILTIN_HOOK = "_register_builtin_comm_hook"
-VERIFY_PARAMETERS = "_verify_params_across_processes"
-#: Variables of `distributed_c10d` that a group of a program may leave behind.
-GROUP_STATE = ("_backend", "_default_pg_init_method")
-#: Where DTensor computes the shapes of results, and its methods for that.
-SHARDING_MODULES = (
-    "torch.distributed.tensor._sharding_prop",
-    "torch.distributed._tensor._sharding_prop",
-)
-SHARDING_FUNCTIONS = ("_propagate_tensor_meta_non_cached", "_propagate_tensor_meta")
-#: The flat parameters of the older FSDP.
-FLAT_PARAMETERS = "torch.distributed.fsdp._flat_param"
 
 
 def version(torch: ModuleType) -> tuple[int, int]:
@@ -147,11 +112,6 @@ def version_text(torch: ModuleType) -> str:
 def has_pool_ids(torch: ModuleType) -> bool:
     """Whether the allocator's trace entries carry the pool (2.8 and later)."""
     return version(torch) >= (2, 8)
-
-
-def moves_fake_parameters(torch: Any) -> bool:
-    """Whether `Module.to` gives a fake parameter its new device, not only its new data."""
-    return "FakeTensor" in torch.nn.Module._apply.__code__.co_names
 
 
 def when_cuda_is_ready(torch: ModuleType, call: Callable[[], None]) -> None:
@@ -598,62 +558,6 @@ def library_kernel(selection: Any, choices: list[Any]) -> list[Any]:
     return (from_libraries or choices)[:1]
 
 
-# Fake tensors.
-
-
-def fake_tensor_class() -> Any:
-    """`FakeTensor`."""
-    from torch._subclasses import FakeTensor
-
-    return FakeTensor
-
-
-def is_fake(tensor: Any) -> bool:
-    """Whether it is a fake tensor; False if torch has not imported their module."""
-    module = sys.modules.get("torch._subclasses.fake_tensor")
-    return module is not None and isinstance(tensor, module.FakeTensor)
-
-
-def fake_mode_class() -> Any:
-    """`FakeTensorMode`."""
-    from torch._subclasses import FakeTensorMode
-
-    return FakeTensorMode
-
-
-def fake_tensor_module() -> Any:
-    """The module of fake tensors."""
-    from torch._subclasses import fake_tensor
-
-    return fake_tensor
-
-
-def outside_fake_mode() -> AbstractContextManager[Any]:
-    """A block outside the fake tensor mode; other modes stay."""
-    outside: AbstractContextManager[Any] = fake_tensor_module().unset_fake_temporarily()
-    return outside
-
-
-def is_fake_storage(storage: Any) -> bool:
-    """Whether a storage is that of a fake tensor."""
-    return getattr(storage, "_fake_device", None) is not None
-
-
-def swap_implementations(torch: Any, one: Any, other: Any) -> None:
-    """Swap the C++ objects of two tensors."""
-    torch._C._swap_tensor_impl(one, other)
-
-
-def lift_host_tensors_alone(torch: Any) -> Callable[[], None]:
-    """Keep constants on the host; returns a function that undoes this."""
-    native = torch._C
-    if not hasattr(native, "_set_only_lift_cpu_tensors"):
-        return lambda: None
-    before = native._only_lift_cpu_tensors()
-    native._set_only_lift_cpu_tensors(True)
-    return lambda: native._set_only_lift_cpu_tensors(before)
-
-
 def foreach_types() -> list[list[Any]]:
     """The lists of tensor types for which optimizers and clipping use foreach operators."""
     from torch.optim import optimizer
@@ -669,11 +573,6 @@ def first_scale(scaler: Any) -> float | None:
 
 
 # Modules and parameters.
-
-
-def module_apply(torch: Any) -> Slot:
-    """The method that `Module.to` and similar methods call for every module."""
-    return torch.nn.Module, "_apply"
 
 
 def flat_weights(module: Any) -> list[Any]:
@@ -706,91 +605,6 @@ def parameter_metaclass() -> Any:
 
     module: Any = parameter
     return module._ParameterMeta
-
-
-# torch.distributed.
-
-
-def c10d_bindings() -> Any:
-    """Import and return the C++ part of `torch.distributed`."""
-    return sys.modules["torch._C._distributed_c10d"]
-
-
-def process_groups(c10d: Any) -> tuple[dict[Any, Any], dict[Any, str]]:
-    """torch's tables of groups: backend and store, and the backends by device."""
-    world = c10d._world
-    return world.pg_map, world.pg_backend_config
-
-
-def is_outside(c10d: Any, group: Any) -> bool:
-    """Whether this rank does not belong to the group."""
-    return bool(c10d._rank_not_in_group(group))
-
-
-def default_group(c10d: Any) -> Any:
-    """The group of all ranks."""
-    return c10d._get_default_group()
-
-
-def is_coalescing(c10d: Any, group: Any) -> bool:
-    """Whether torch is coalescing the calls of a group."""
-    return group in c10d._world.pg_coalesce_state
-
-
-def group_helper(c10d: Any) -> Slot:
-    """The function that creates every group."""
-    return c10d, "_new_process_group_helper"
-
-
-def group_wrapper(c10d: Any) -> Slot:
-    """The function that wraps groups to check their calls."""
-    return c10d, "_create_process_group_wrapper"
-
-
-def group_color(c10d: Any) -> Slot:
-    """The function that returns the color of a split."""
-    return c10d, "_process_group_color"
-
-
-def object_to_tensor(c10d: Any) -> Callable[..., Any]:
-    """The function that turns an object into a tensor of bytes and a tensor of their number."""
-    found: Callable[..., Any] = c10d._object_to_tensor
-    return found
-
-
-def fake_group_maker(bindings: Any) -> Callable[[int, int], Any]:
-    """A function that creates a group without communication from a rank and a size."""
-    fake = bindings.FakeProcessGroup
-    make: Callable[[int, int], Any] = getattr(fake, "_create_internal", fake)
-    return make
-
-
-def coalescing(bindings: Any) -> tuple[Slot, Slot]:
-    """The methods of a group that begin and end coalescing."""
-    group = bindings.ProcessGroup
-    return (group, "_start_coalescing"), (group, "_end_coalescing")
-
-
-def wait_for_pending_works(group: Any) -> None:
-    """Wait until a group's watchdog has marked its collectives as complete."""
-    group._wait_for_pending_works()
-
-
-def bucket_assignment(torch: Any) -> Callable[..., Any]:
-    """The function that assigns parameters to the buckets of `DistributedDataParallel`."""
-    assign: Callable[..., Any] = torch.distributed._compute_bucket_assignment_by_size
-    return assign
-
-
-def mesh_environments(device_mesh: Any) -> list[Any]:
-    """The classes other than `DeviceMesh` that create meshes."""
-    found = getattr(device_mesh, "_MeshEnv", None)
-    return [] if found is None else [found]
-
-
-def storage_comparison(flat_parameters: Any) -> Slot:
-    """The function of FSDP that returns whether two tensors share a storage."""
-    return flat_parameters, "_same_storage"
 
 
 def negative_view(torch: Any, tensor: Any) -> Any:

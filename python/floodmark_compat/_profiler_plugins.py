@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private, torch_private_fakes
 from floodmark.plugins import Plugin
 from floodmark.plugins.distributed import Distributed
 from floodmark.plugins.megatron import Megatron
@@ -212,4 +212,4 @@ def _operation(
 
 def _has_fake(args: Any, kwargs: Any) -> bool:
     leaves = torch_private.trees().tree_leaves((args, kwargs))
-    return any(map(torch_private.fake_tensor_module().is_fake, leaves))
+    return any(map(torch_private_fakes.fake_tensor_module().is_fake, leaves))

@@ -40,7 +40,7 @@ from contextlib import contextmanager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from floodmark import _core, torch_private
+from floodmark import _core, torch_private, torch_private_fakes
 from floodmark.plugins import Plugin
 from floodmark.reports.trace import Estimate, Report, Trace
 from floodmark_compat import _profiler_tables as tables
@@ -279,7 +279,7 @@ class MemoryTracer:
 
     def _fakes(self, objects: list[Any]) -> Iterator[Any]:
         """Those of some objects that are tensors of the block, with memory."""
-        fake = torch_private.fake_tensor_class()
+        fake = torch_private_fakes.fake_tensor_class()
         mode = None if self._run is None else self._run.engine_of_block().fake
         for each in objects:
             # By its type: to ask an object for its class may run code of its own.

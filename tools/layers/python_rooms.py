@@ -20,7 +20,13 @@ PYTHON_ROOMS = (
     "doctor",
     COMPAT,
 )
-PYTHON_SHARED = {"_core", "own_code", "torch_private"}
+PYTHON_SHARED = {
+    "_core",
+    "own_code",
+    "torch_private",
+    "torch_private_distributed",
+    "torch_private_fakes",
+}
 # These rooms may also use the public names, as any other program does.
 PYTHON_PUBLIC = {"integrations", COMPAT}
 PYTHON_ROOM_ROW = re.compile(

@@ -29,6 +29,7 @@ def test_a_private_name_is_found_with_its_line(text, name):
     (problem,) = problems({ELSEWHERE: planted})
     assert problem.startswith(f"{ELSEWHERE}:2: `{name}` is private")
     assert problems({HOME: planted}) == []
+    assert problems({HOME.replace(".py", "_distributed.py"): planted}) == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import shutil
 from types import FrameType
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private, torch_private_fakes
 from floodmark.changes.change import Change, is_installed
 from floodmark.changes.pasted_code import before_training, model_name
 from floodmark.recording import gpu_account
@@ -28,7 +28,7 @@ class Compilation(Change):
     def prepare(self, root: Any, frame: FrameType | None) -> None:
         if self.target:
             return
-        if any(map(torch_private.is_fake, root.parameters())):
+        if any(map(torch_private_fakes.is_fake, root.parameters())):
             self.reason = (
                 "not simulated: fake tensors have no kernels to compile; use `--engine phantom`"
             )

@@ -16,7 +16,7 @@ from inspect import BoundArguments
 from types import FunctionType, ModuleType
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private, torch_private_distributed, torch_private_fakes
 from floodmark.plugins import Plugin, Setting
 from floodmark.recording.window_options import rank_of_process
 from floodmark.world.collective_operators import WITH_RESULT, answers, done, with_result
@@ -72,7 +72,7 @@ class Distributed(Plugin):
         objects = Objects(c10d, self._say, has_bytes=False)
         for name, replacement in objects.functions().items():
             self._replace_later(c10d, name, replacement)
-        bindings = torch_private.c10d_bindings()
+        bindings = torch_private_distributed.c10d_bindings()
         for name, replacement in replacements().items():
             self._replace_later(bindings, name, replacement)
         self._add_coalescing(bindings)
@@ -84,9 +84,9 @@ class Distributed(Plugin):
         self._keep_groups()
         self.when_imported("torch.distributed.device_mesh", self._patch_mesh)
         self.when_imported("torch.multiprocessing.spawn", self._patch_spawn)
-        for module in torch_private.SHARDING_MODULES:
+        for module in torch_private_distributed.SHARDING_MODULES:
             self.when_imported(module, self._patch_sharding)
-        self.when_imported(torch_private.FLAT_PARAMETERS, self._patch_flat)
+        self.when_imported(torch_private_distributed.FLAT_PARAMETERS, self._patch_flat)
 
     def _say(self, what: str) -> None:
         self.setting.note(what[0].upper() + what[1:])
@@ -139,13 +139,13 @@ class Distributed(Plugin):
     def _add_coalescing(self, bindings: Any) -> None:
         """Add coalescing, which the fake groups of old versions lack."""
         if not hasattr(bindings, "FakeWork"):
-            start, end = torch_private.coalescing(bindings)
+            start, end = torch_private_distributed.coalescing(bindings)
             self.replace(*start, lambda _group, _device: None)
             self.replace(*end, lambda _group, _device: done())
 
     def _wrap_init(self) -> None:
         c10d = self._c10d
-        bindings = torch_private.c10d_bindings()
+        bindings = torch_private_distributed.c10d_bindings()
 
         original = c10d.init_process_group
 
@@ -167,7 +167,7 @@ class Distributed(Plugin):
     def _wrap_helper(self) -> None:
         """Replace every backend where torch creates groups; they keep their names."""
         c10d = self._c10d
-        slot = torch_private.group_helper(c10d)
+        slot = torch_private_distributed.group_helper(c10d)
         original = getattr(*slot)
 
         def helper(bound: BoundArguments) -> Any:
@@ -185,7 +185,9 @@ class Distributed(Plugin):
             return made
 
         self.replace(*slot, with_arguments(original, helper))
-        self.replace(*torch_private.group_wrapper(c10d), lambda wrapped_pg, **_: wrapped_pg)
+        self.replace(
+            *torch_private_distributed.group_wrapper(c10d), lambda wrapped_pg, **_: wrapped_pg
+        )
 
     def _know_parameters(self) -> None:
         """Some versions treat every fake parameter as uninitialized."""
@@ -211,7 +213,7 @@ class Distributed(Plugin):
 
         def split_group(bound: BoundArguments) -> Any:
             given = bound.arguments
-            parent = given.get("parent_pg") or torch_private.default_group(c10d)
+            parent = given.get("parent_pg") or torch_private_distributed.default_group(c10d)
             own = c10d.get_rank(parent)
             for ranks in given.get("split_ranks") or ():
                 if own in ranks:
@@ -226,7 +228,7 @@ class Distributed(Plugin):
         c10d = self._c10d
         had_one = c10d.is_initialized()
         hook = sys.excepthook
-        names = torch_private.GROUP_STATE
+        names = torch_private_distributed.GROUP_STATE
         before = {name: getattr(c10d, name) for name in names if hasattr(c10d, name)}
 
         def end() -> None:
@@ -249,7 +251,7 @@ class Distributed(Plugin):
         if kind is None:
             return
         self._wrap(module, "init_device_mesh", run_outside)
-        owners = [kind, *torch_private.mesh_environments(module)]
+        owners = [kind, *torch_private_distributed.mesh_environments(module)]
         for owner in owners:
             for name, value in list(vars(owner).items()):
                 if name not in _QUICK and not name.startswith("__"):
@@ -287,7 +289,7 @@ class Distributed(Plugin):
     def _patch_sharding(self, module: ModuleType) -> None:
         """DTensor computes global shapes with fake tensors: do so outside the modes, uncounted."""
         kind: Any = getattr(module, "ShardingPropagator", None)
-        for name in torch_private.SHARDING_FUNCTIONS:
+        for name in torch_private_distributed.SHARDING_FUNCTIONS:
             if isinstance(vars(kind).get(name) if kind else None, FunctionType):
                 self.replace(kind, name, run_outside(vars(kind)[name]))
                 return
@@ -298,7 +300,7 @@ class Distributed(Plugin):
         def same_storage(one: Any, other: Any) -> bool:
             return share_storage(torch_private.local_part(one), torch_private.local_part(other))
 
-        slot = torch_private.storage_comparison(module)
+        slot = torch_private_distributed.storage_comparison(module)
         if hasattr(*slot):
             self.replace(*slot, same_storage)
 
@@ -347,7 +349,7 @@ def run_outside(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_fake(value: Any) -> bool:
-    return isinstance(value, torch_private.fake_tensor_class())
+    return isinstance(value, torch_private_fakes.fake_tensor_class())
 
 
 def _named(c10d: Any, asked: Any) -> Any:

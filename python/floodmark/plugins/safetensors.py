@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import ModuleType, TracebackType
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private_fakes
 from floodmark.plugins import Plugin
 
 #: The format's names of torch's types.
@@ -181,7 +181,7 @@ def _made(description: dict[str, Any], device: Any) -> Any:
 
 
 def _are_fake(tensors: Mapping[str, Any]) -> bool:
-    fake = torch_private.fake_tensor_class()
+    fake = torch_private_fakes.fake_tensor_class()
     return any(isinstance(tensor, fake) for tensor in tensors.values())
 
 

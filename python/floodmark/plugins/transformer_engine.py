@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from floodmark import torch_private
+from floodmark import torch_private_fakes
 from floodmark.plugins import Plugin
 from floodmark.plugins._placeholders import Placeholders
 
@@ -110,7 +110,7 @@ class TransformerEngine(Plugin):
         from transformer_engine.pytorch.attention.dot_product_attention import utils
 
         choose = utils.get_attention_backend
-        fake = torch_private.fake_tensor_class()
+        fake = torch_private_fakes.fake_tensor_class()
 
         def choose_for_real(attention_params: Any = None) -> Any:
             if getattr(attention_params, "qkv_type", None) is fake:
@@ -124,7 +124,7 @@ class TransformerEngine(Plugin):
         from torch import Tensor, int64, tensor
 
         forward = grouped.forward
-        fake = torch_private.fake_tensor_class()
+        fake = torch_private_fakes.fake_tensor_class()
         say = self.setting.note
 
         def with_real_splits(layer: Any, inp: Any, m_splits: Any, *args: Any, **kwargs: Any) -> Any:
@@ -134,7 +134,7 @@ class TransformerEngine(Plugin):
                 note = "`GroupedLinear`: rows are split evenly, since their numbers have no values"
                 say(note)
             if not isinstance(m_splits, Tensor):
-                with torch_private.outside_fake_mode():
+                with torch_private_fakes.outside_fake_mode():
                     m_splits = tensor(m_splits, dtype=int64)
             return forward(layer, inp, m_splits, *args, **kwargs)
 

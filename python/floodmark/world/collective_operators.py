@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private, torch_private_distributed
 from floodmark.world.replaced_names import with_arguments
 
 #: Collectives that write to their first argument and whose work may be asked for a future.
@@ -61,7 +61,7 @@ def done() -> Any:
     """Completed work. One object serves all calls, and must outlive C++'s pointers to it."""
     global _done
     if _done is None:
-        bindings = torch_private.c10d_bindings()
+        bindings = torch_private_distributed.c10d_bindings()
         own = getattr(bindings, "FakeWork", None)
         _done = _work()([]) if own is None else own()
     return _done
@@ -85,7 +85,7 @@ def with_result(function: Callable[..., Any]) -> Callable[..., Any]:
 def _work() -> Any:
     import torch
 
-    bindings: Any = torch_private.c10d_bindings()
+    bindings: Any = torch_private_distributed.c10d_bindings()
 
     class Done(bindings.Work):  # type: ignore[misc]
         """Work with a result: torch's own has none."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private, torch_private_distributed
 from floodmark.world.process_groups import Members
 from floodmark.world.rank_messages import RankMessages
 from floodmark.world.replaced_names import Arguments, wrapped
@@ -55,7 +55,7 @@ class _Call(Members):
         self._library, self._messages, self._of_object = sends
         self._name = name
         self.given = given
-        self.group = given.get("group") or torch_private.default_group(c10d)
+        self.group = given.get("group") or torch_private_distributed.default_group(c10d)
         self.own, self.ranks = self.rank(given), self.size(given)
         self.others = [other for other in range(self.ranks) if other != self.own]
 
@@ -158,7 +158,7 @@ class CollectivesOverStore(Members):
     def _with_values(self, done: Any, finish: Callable[[], Any]) -> Any:
         """The result of a collective; its values are received now, or when its work is waited
         for."""
-        kind = torch_private.c10d_bindings().Work
+        kind = torch_private_distributed.c10d_bindings().Work
         if isinstance(done, kind):
             return _pending_work()(done, finish)
         if isinstance(done, list) and any(isinstance(work, kind) for work in done):
@@ -194,7 +194,7 @@ class CollectivesOverStore(Members):
         if self.is_outside(given) or self.size(given) == 1:
             return False
         backend = str(self._c10d.get_backend(given.get("group")))
-        group = given.get("group") or torch_private.default_group(self._c10d)
+        group = given.get("group") or torch_private_distributed.default_group(self._c10d)
         return not (
             "fake" in backend
             or backend in _OF_HOST
@@ -202,7 +202,7 @@ class CollectivesOverStore(Members):
             or self._phantom.machine.world is not None
             or self._messages.store_of(group) is None
             # torch is coalescing calls and runs them later.
-            or torch_private.is_coalescing(self._c10d, group)
+            or torch_private_distributed.is_coalescing(self._c10d, group)
         )
 
 
@@ -392,7 +392,7 @@ def _advance(steps: Steps) -> bool:
 
 @lru_cache(maxsize=1)
 def _pending_work() -> Any:
-    base: Any = torch_private.c10d_bindings().Work
+    base: Any = torch_private_distributed.c10d_bindings().Work
 
     class PendingWork(base):  # type: ignore[misc]
         """Work that receives its values when the program waits for it."""

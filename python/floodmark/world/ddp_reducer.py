@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private, torch_private_distributed
 from floodmark.world.ddp_buckets import Bucket
 from floodmark.world.storages import share_storage
 
@@ -106,7 +106,7 @@ class Reducer:
         """Rebuild the buckets in the order of the first backward pass."""
         if not self._should_rebuild() or not self._ready_order:
             return False
-        compute = torch_private.bucket_assignment(self._torch)
+        compute = torch_private_distributed.bucket_assignment(self._torch)
         order, self._ready_order = self._ready_order, []
         indices, _ = compute(
             [self._parameters[index] for index in order], self._limits, self._is_sparse, order
@@ -410,9 +410,9 @@ def replacements() -> dict[str, Any]:
     return {
         "Reducer": Reducer,
         "Logger": Logger,
-        torch_private.REGISTER_HOOK: register_comm_hook,
-        torch_private.REGISTER_BUILTIN_HOOK: register_builtin_comm_hook,
-        torch_private.VERIFY_PARAMETERS: verify,
+        torch_private_distributed.REGISTER_HOOK: register_comm_hook,
+        torch_private_distributed.REGISTER_BUILTIN_HOOK: register_builtin_comm_hook,
+        torch_private_distributed.VERIFY_PARAMETERS: verify,
     }
 
 

@@ -12,7 +12,7 @@ from functools import wraps
 from inspect import BoundArguments
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private_distributed
 from floodmark._core import PhantomLibrary
 from floodmark.world.replaced_names import with_arguments
 
@@ -28,7 +28,7 @@ def watch(c10d: Any, library: PhantomLibrary) -> None:
         finally:
             library.set_group_size(-1, 0)
 
-    slot = torch_private.group_helper(c10d)
+    slot = torch_private_distributed.group_helper(c10d)
     helper = getattr(*slot)
 
     def new_group(bound: BoundArguments) -> Any:
@@ -52,7 +52,7 @@ def watch(c10d: Any, library: PhantomLibrary) -> None:
 
 def _watch_colors(c10d: Any, library: PhantomLibrary) -> None:
     """Set sizes by color, for splits that are created at their first use."""
-    slot = torch_private.group_color(c10d)
+    slot = torch_private_distributed.group_color(c10d)
     color = getattr(*slot, None)
     if color is None:
         return

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private_distributed
 from floodmark.world import rank_hub
 from floodmark.world.process_groups import Members
 from floodmark.world.replaced_names import Arguments, wrapped
@@ -89,7 +89,7 @@ class Objects(Members):
         return (*channel, self._counts[channel])
 
     def _ranks(self, given: Arguments) -> tuple[int, ...]:
-        group = given.get("group") or torch_private.default_group(self._c10d)
+        group = given.get("group") or torch_private_distributed.default_group(self._c10d)
         return tuple(self._c10d.get_process_group_ranks(group))
 
     def _global(self, given: Arguments, side: str) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private_distributed
 from floodmark._core import Certainty
 from floodmark.world.collectives_over_store import CollectivesOverStore
 from floodmark.world.tensor_contents import Content, region_of, write
@@ -48,7 +48,7 @@ class ObjectsOverStore:
     def _with_own_calls(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function with its collectives replaced by ours."""
         inner: Any = inspect.unwrap(function)
-        to_tensor = torch_private.object_to_tensor(self._c10d)
+        to_tensor = torch_private_distributed.object_to_tensor(self._c10d)
         own_calls = {**self._collectives, to_tensor.__name__: self._known(to_tensor)}
 
         @wraps(function)

@@ -15,7 +15,7 @@ from inspect import BoundArguments
 from types import ModuleType
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private_distributed
 from floodmark._core import PhantomError
 from floodmark.recording.import_watch import ImportWatch
 from floodmark.recording.window_options import say
@@ -80,7 +80,7 @@ class World:
 
     def _change_groups(self, c10d: ModuleType) -> None:
         self._c10d = c10d
-        bindings = torch_private.c10d_bindings()
+        bindings = torch_private_distributed.c10d_bindings()
         # torch.distributed reads it at its import, which may have been earlier.
         bindings.set_debug_level_from_env()
         store = store_class(bindings.Store, self.rank, self.size, self._say_first)
@@ -89,7 +89,7 @@ class World:
         self._wrap_init(store)
         group_sizes.watch(c10d, self._library)
         self._wrap_helper()
-        wrapper = torch_private.group_wrapper(c10d)
+        wrapper = torch_private_distributed.group_wrapper(c10d)
         if hasattr(*wrapper):
             setattr(*wrapper, lambda wrapped_pg, **_: wrapped_pg)
         host_collectives.wrap_all(c10d)
@@ -125,7 +125,7 @@ class World:
     def _wrap_helper(self) -> None:
         """Replace the backends of host groups where torch creates groups; they keep their names."""
         c10d = self._c10d
-        slot = torch_private.group_helper(c10d)
+        slot = torch_private_distributed.group_helper(c10d)
         original = getattr(*slot)
 
         def helper(bound: BoundArguments) -> Any:

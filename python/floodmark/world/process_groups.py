@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private_distributed
 
 
 def begin_as(given: dict[str, Any], own: tuple[int, int], store: Any) -> str:
@@ -32,7 +32,7 @@ def keep_name(c10d: Any, made: Any, backend: Any) -> Any:
     Returns the group; None if this process is not one of its ranks.
     """
     group = made[0] if isinstance(made, tuple) else made
-    groups, backends = torch_private.process_groups(c10d)
+    groups, backends = torch_private_distributed.process_groups(c10d)
     if group not in groups:
         return None
     _, prefix_store = groups[group]
@@ -43,7 +43,7 @@ def keep_name(c10d: Any, made: Any, backend: Any) -> Any:
 
 def register_fake_backend(c10d: Any, name: str) -> None:
     """Register a backend of this name whose groups are torch's fake ones."""
-    create = torch_private.fake_group_maker(torch_private.c10d_bindings())
+    create = torch_private_distributed.fake_group_maker(torch_private_distributed.c10d_bindings())
 
     def make(options: Any, _own_options: Any) -> Any:
         return create(options.group_rank, options.group_size)
@@ -67,7 +67,7 @@ class Members:
 
     def is_outside(self, given: dict[str, Any]) -> bool:
         """Whether this process does not belong to the group."""
-        return torch_private.is_outside(self._c10d, given.get("group"))
+        return torch_private_distributed.is_outside(self._c10d, given.get("group"))
 
     def is_it(self, given: dict[str, Any], side: str) -> bool:
         """Whether `src` or `dst` (or `group_src` …) names this rank."""
@@ -81,5 +81,5 @@ class Members:
         in_group = given.get(f"group_{side}")
         if in_group is not None:
             return int(in_group)
-        group = given.get("group") or torch_private.default_group(self._c10d)
+        group = given.get("group") or torch_private_distributed.default_group(self._c10d)
         return int(self._c10d.get_group_rank(group, given.get(side) or 0))

@@ -17,7 +17,7 @@ from multiprocessing.util import Finalize
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from floodmark import torch_private
+from floodmark import torch_private_distributed
 
 #: A store refuses values of 8 MiB.
 _PART_BYTES = 4 << 20
@@ -41,7 +41,7 @@ class RankMessages:
 
     def store_of(self, group: Any) -> Any:
         """The store of the group; None for a group that torch did not create."""
-        groups, _ = torch_private.process_groups(self._c10d)
+        groups, _ = torch_private_distributed.process_groups(self._c10d)
         return groups.get(group, (None, None))[1]
 
     def next_key(self, group: Any, channel: str) -> str:
@@ -108,7 +108,7 @@ class RankMessages:
         """Tell waiting ranks that this one ends."""
         if os.getpid() != self._process:
             return
-        groups, _ = torch_private.process_groups(self._c10d)
+        groups, _ = torch_private_distributed.process_groups(self._c10d)
         never_used = [
             (store, self._c10d.get_rank(group))
             for group, (_, store) in groups.items()

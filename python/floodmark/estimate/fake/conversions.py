@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private, torch_private_fakes
 from floodmark.estimate.fake import files
 from floodmark.estimate.fake.engine import Engine
 from floodmark.estimate.values.fake_reads import Reads
@@ -44,7 +44,7 @@ class Conversions(Plugin):
 
     def _replace_reads(self, torch: Any) -> None:
         """`numpy`, `tolist` and `format` read data below every mode."""
-        fake = torch_private.fake_tensor_class()
+        fake = torch_private_fakes.fake_tensor_class()
         reads = self._reads
         formatted = fake.__format__
 
@@ -85,7 +85,7 @@ class Conversions(Plugin):
 
     def _make_from_fakes(self, torch: Any) -> None:
         """`torch.tensor([loss, 1.0])` reads its numbers below every mode."""
-        fake = torch_private.fake_tensor_class()
+        fake = torch_private_fakes.fake_tensor_class()
 
         def with_numbers(make: Callable[..., Any]) -> Callable[..., Any]:
             def made(data: Any, *args: Any, **kwargs: Any) -> Any:
@@ -101,11 +101,11 @@ class Conversions(Plugin):
     def _give_addresses(self, torch: Any) -> None:
         """Programs detect shared tensors and flattened weights by their addresses."""
         address = self._engine.operators.address
-        fake = torch_private.fake_tensor_class()
+        fake = torch_private_fakes.fake_tensor_class()
         data_ptr = torch.UntypedStorage.data_ptr
 
         def storage_address(storage: Any) -> int:
-            if not torch_private.is_fake_storage(storage) and storage.device.type != "meta":
+            if not torch_private_fakes.is_fake_storage(storage) and storage.device.type != "meta":
                 return int(data_ptr(storage))
             if not storage.nbytes():
                 return 0
@@ -122,7 +122,7 @@ class Conversions(Plugin):
 
     def _copy(self, torch: Any) -> None:
         """`copy.deepcopy` copies storages, which have no data for fake tensors."""
-        fake = torch_private.fake_tensor_class()
+        fake = torch_private_fakes.fake_tensor_class()
         real_copy = torch.Tensor.__deepcopy__
 
         def copied(tensor: Any, memo: dict[int, Any]) -> Any:
@@ -176,7 +176,7 @@ class Conversions(Plugin):
 
     def _write(self, torch: Any) -> None:
         """Files get shapes, which can be read back in this block."""
-        fake = torch_private.fake_tensor_class()
+        fake = torch_private_fakes.fake_tensor_class()
         say = self.setting.note
         load = torch.load
 
@@ -196,7 +196,7 @@ class Conversions(Plugin):
 
     def _keep_random_states(self, torch: Any) -> None:
         """Ignore a fake random state, such as one from a file: it has no values."""
-        fake = torch_private.fake_tensor_class()
+        fake = torch_private_fakes.fake_tensor_class()
 
         def unless_fake(set_state: Callable[..., Any]) -> Callable[..., Any]:
             def checked(new_state: Any, *args: Any, **kwargs: Any) -> Any:

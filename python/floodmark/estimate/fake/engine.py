@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from floodmark import _core, torch_private
+from floodmark import _core, torch_private, torch_private_fakes
 from floodmark.estimate.fake.kernel_workspaces import Kernels
 
 _Kind = _core.OperatorKind
@@ -45,7 +45,7 @@ class Front:
         self._kernels = kernels
         #: Our mode above torch's own; None before it is entered.
         self.mode: Any = None
-        self._fake_tensor = torch_private.fake_tensor_class()
+        self._fake_tensor = torch_private_fakes.fake_tensor_class()
         self._where = torch.ops.prim.device.default
 
     def describe(
@@ -157,12 +157,12 @@ class Engine:
         self._stack = ExitStack()
         self._watch: Any = None
         # The block may use real tensors from before it.
-        self.fake = _fakes(torch_private.fake_mode_class())(allow_non_fake_inputs=True)
+        self.fake = _fakes(torch_private_fakes.fake_mode_class())(allow_non_fake_inputs=True)
         dtypes = {v: k for k, v in vars(torch).items() if isinstance(v, torch.dtype)}
         self._front = Front(torch, answers, follow, kernels)
         self.operators = _core.Operators(
             self._front,
-            torch_private.fake_tensor_class(),
+            torch_private_fakes.fake_tensor_class(),
             weakref.ref,
             [(dtype, str(dtype).removeprefix("torch."), dtype.itemsize) for dtype in dtypes],
             torch=torch_private.version(torch),

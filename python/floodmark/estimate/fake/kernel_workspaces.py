@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private, torch_private_fakes
 
 #: Operators whose workspaces are measured.
 _NAMES = ("convolution", "convolution_backward", "_cudnn_rnn", "_cudnn_rnn_backward")
@@ -21,7 +21,7 @@ class Kernels:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._fake = torch_private.fake_tensor_class()
+        self._fake = torch_private_fakes.fake_tensor_class()
         self._map = torch_private.trees().tree_map
         self._leaves = torch_private.trees().tree_leaves
         self._known: dict[Any, int | None] = {}

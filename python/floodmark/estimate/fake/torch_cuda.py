@@ -14,7 +14,7 @@ from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from floodmark import _core, torch_private
+from floodmark import _core, torch_private, torch_private_fakes
 from floodmark.estimate.device import current_gpu
 from floodmark.estimate.fake import device_guard
 from floodmark.estimate.fake.attention import Attention
@@ -166,12 +166,12 @@ class Devices(Plugin):
 
     def _lend_guard(self, torch: Any) -> None:
         """Register a device guard: without CUDA, torch cannot switch to the tensors' device."""
-        fakes = torch_private.fake_tensor_module()
+        fakes = torch_private_fakes.fake_tensor_module()
         for name in ("init_gpu_context", "init_cuda_context"):
             if hasattr(fakes, name):
                 self.replace(fakes, name, lambda *_args: None)
         self.on_exit(device_guard.lend(torch, lambda: self._current))
-        self.on_exit(torch_private.lift_host_tensors_alone(torch))
+        self.on_exit(torch_private_fakes.lift_host_tensors_alone(torch))
 
     def _functions(self) -> dict[str, Any]:
         """The functions of `torch.cuda` that programs call before they compute."""

@@ -10,7 +10,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private, torch_private_fakes
 from floodmark.estimate.fake.engine import Engine
 from floodmark.estimate.values.fake_values import Follow
 from floodmark.plugins import Plugin, Setting
@@ -33,7 +33,7 @@ class Torch(Plugin):
         """Patch torch."""
         self._enable_foreach(torch)
         self._support_module_to()
-        if not torch_private.moves_fake_parameters(torch):
+        if not torch_private_fakes.moves_fake_parameters(torch):
             self._swap_moved_parameters(torch)
         self._support_swapped_tensors(torch)
         self._watch_storages(torch)
@@ -49,7 +49,7 @@ class Torch(Plugin):
     def _enable_foreach(self, torch: Any) -> None:
         """Let optimizers and clipping use foreach operators, as on a GPU: they check tensor
         types."""
-        fake = torch_private.fake_tensor_class()
+        fake = torch_private_fakes.fake_tensor_class()
         for known in torch_private.foreach_types():
             known.append(fake)
             self.on_exit(partial(known.remove, fake))
@@ -69,10 +69,10 @@ class Torch(Plugin):
 
     def _swap_moved_parameters(self, torch: Any) -> None:
         """Old versions of `Module.to` need a flag to swap fake parameters; newer ones always do."""
-        fake = torch_private.fake_tensor_class()
+        fake = torch_private_fakes.fake_tensor_class()
         future = torch.__future__
         wanted = future.get_swap_module_params_on_conversion()
-        slot = torch_private.module_apply(torch)
+        slot = torch_private_fakes.module_apply(torch)
         apply = getattr(*slot)
 
         def applied(module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -89,7 +89,7 @@ class Torch(Plugin):
 
     def _support_swapped_tensors(self, torch: Any) -> None:
         """Swap fake tensors that have weak references by setting their data."""
-        fake = torch_private.fake_tensor_class()
+        fake = torch_private_fakes.fake_tensor_class()
         swap = torch.utils.swap_tensors
 
         def swapped(one: Any, other: Any) -> None:
@@ -98,7 +98,7 @@ class Torch(Plugin):
                 return
             if other.device.type == "meta" or one.device.type == "meta":
                 one.__dict__, other.__dict__ = other.__dict__, one.__dict__
-                torch_private.swap_implementations(torch, one, other)
+                torch_private_fakes.swap_implementations(torch, one, other)
                 return
             one.data = other.detach()
 
@@ -133,7 +133,7 @@ class Torch(Plugin):
         from torch.nn.modules import rnn
 
         flatten = rnn.RNNBase.flatten_parameters
-        fake = torch_private.fake_tensor_class()
+        fake = torch_private_fakes.fake_tensor_class()
 
         def flattened(module: Any) -> None:
             weights = torch_private.flat_weights(module)
@@ -165,7 +165,7 @@ class Torch(Plugin):
         have."""
         slot = torch_private.pad_packed_sequence()
         pad = getattr(*slot)
-        fake = torch_private.fake_tensor_class()
+        fake = torch_private_fakes.fake_tensor_class()
 
         def padded(data: Any, sizes: Any, batch_first: bool, value: float, total: int) -> Any:
             if not isinstance(data, fake) or isinstance(sizes, fake):
@@ -319,7 +319,7 @@ def _owned_by_autograd(torch: Any) -> Callable[[Any], bool]:
 def _fake_batch(torch: Any, engine: Engine, follow: Follow, value: Any) -> Any:
     """A batch of a loader with fake tensors in place of real ones."""
     tree_map = torch_private.trees().tree_map
-    fake = torch_private.fake_tensor_class()
+    fake = torch_private_fakes.fake_tensor_class()
 
     def one(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or isinstance(leaf, fake):

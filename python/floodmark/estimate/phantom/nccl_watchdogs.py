@@ -13,7 +13,7 @@ import time
 from types import ModuleType
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private_distributed
 from floodmark.recording.import_watch import ImportWatch
 
 #: A little more than the watchdog's interval (`kWatchdogThreadSleepMillis`).
@@ -40,10 +40,10 @@ def _settle() -> None:
     if c10d is None or not c10d.is_initialized():
         return
     can_ask = True
-    groups, _ = torch_private.process_groups(c10d)
+    groups, _ = torch_private_distributed.process_groups(c10d)
     for group in list(groups):
         try:
-            torch_private.wait_for_pending_works(group)
+            torch_private_distributed.wait_for_pending_works(group)
         except (AttributeError, RuntimeError):
             can_ask = False
     if not can_ask:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from floodmark import torch_private
+from floodmark import torch_private, torch_private_fakes
 from floodmark.estimate.values.host_copies import Move, OwnRandomNumbers, empty_on_host, is_float
 
 #: Tensors with more elements than this are not computed.
@@ -30,7 +30,7 @@ class Follow:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._fake = torch_private.fake_tensor_class()
+        self._fake = torch_private_fakes.fake_tensor_class()
         self._random_numbers = OwnRandomNumbers(torch)
         self._leaves = torch_private.trees().tree_leaves
 
