@@ -17,7 +17,7 @@ from typing import Any
 
 from floodmark import torch_private
 from floodmark.changes.adapter_code import code_of
-from floodmark.changes.change import Change, definitions, is_installed
+from floodmark.changes.change import Change, PicklableFunction, definitions, is_installed
 from floodmark.changes.optimizer_parameters import listed, model_of, replaced, tensors_in
 from floodmark.changes.pasted_code import before_training, callers, model_name
 from floodmark.changes.reentrant_checkpoints import watch_checkpoints
@@ -114,6 +114,7 @@ class Adapters(Change):
         parameters.clear()
         code = code_of(self._kind)
         defined = definitions(code, "adapters")
+        defined["adapted"] = PicklableFunction(code, "adapted")
         linears = defined["linears_of"](found.blocks)
         if not linears:
             self.reason = f"`{found.kind}` has no `Linear`"

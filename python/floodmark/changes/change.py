@@ -131,6 +131,20 @@ def definitions(code: str, title: str) -> dict[str, Any]:
     return names
 
 
+class PicklableFunction:
+    """A function that the code of a patch defines, which a program may save with its model."""
+
+    def __init__(self, code: str, name: str) -> None:
+        self._made_of = code, name
+        self._function = defined_by(code, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PicklableFunction, self._made_of
+
+
 def is_installed(library: str) -> bool:
     """Whether a library can be imported; it is not imported here."""
     from importlib.util import find_spec

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 from floodmark.changes.calls import Calls
-from floodmark.changes.change import Change, Numerics, defined_by
+from floodmark.changes.change import Change, Numerics, PicklableFunction
 from floodmark.changes.pasted_code import before_calls, model_name
 
 _CODE = """\
@@ -58,7 +58,7 @@ class ChannelsLast(Change):
             root.to(memory_format=last)
         reference = weakref.ref(root)
         self.on_exit(lambda: _put_back(torch, reference()))
-        hook = defined_by(_CODE, "in_channels_last")
+        hook = PicklableFunction(_CODE, "in_channels_last")
         self.on_exit(root.register_forward_pre_hook(hook, with_kwargs=True).remove)
         code = "" if self.target else before_calls(torch, root, frame) + _CODE
         self.patch += code + _USE.format(model=model_name(root, frame))

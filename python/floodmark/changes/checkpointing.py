@@ -7,13 +7,14 @@ the cache of keys and values off. Other blocks get a `forward` that calls
 
 from __future__ import annotations
 
-from functools import partial, wraps
+from functools import partial
 from types import FrameType
 from typing import Any
 
 from floodmark.changes.change import Change
 from floodmark.changes.pasted_code import before_training, model_name
 from floodmark.changes.repeated_blocks import RepeatedBlocks, indexed, joined, repeated_blocks
+from floodmark.changes.replaced_methods import replace_method
 
 #: What selective checkpointing keeps: the operators that take long to compute again.
 SAVED_OPERATORS = (
@@ -92,7 +93,6 @@ class Checkpointing(Change):
         from torch.utils.checkpoint import checkpoint
 
         torch = self._torch
-        original = block.forward
         options: dict[str, Any] = {"use_reentrant": False}
         if self.argument == _SELECTIVE:
             from torch.utils.checkpoint import create_selective_checkpoint_contexts
@@ -100,13 +100,12 @@ class Checkpointing(Change):
             saved = saved_operators(torch)
             options["context_fn"] = partial(create_selective_checkpoint_contexts, saved)
 
-        @wraps(original)
-        def forward(*args: Any, **kwargs: Any) -> Any:
+        def checkpointed(original: Any) -> Any:
             if not torch.is_grad_enabled():
-                return original(*args, **kwargs)
-            return checkpoint(original, *args, **options, **kwargs)
+                return original
+            return partial(checkpoint, original, **options)
 
-        self.replace(block, "forward", forward)
+        replace_method(self, block, "forward", checkpointed)
 
     def nothing_found(self) -> str:
         return "no module was called that is trained, so there are no blocks"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from functools import wraps
-from types import FrameType, MethodType
+from types import FrameType
 from typing import Any
 
 from floodmark.changes.cce_head import CCE_HEAD
@@ -23,6 +23,7 @@ from floodmark.changes.deferred_head import HEAD, LEAST_NUMBER, LOSS_OF_CHUNK
 from floodmark.changes.pasted_code import before_training, calling_line, model_name
 from floodmark.changes.repeated_blocks import indexed, joined, repeated_blocks
 from floodmark.changes.repeated_choices import choice
+from floodmark.changes.replaced_methods import bind, has_method_of_its_own
 
 _LOSS = (
     LOSS_OF_CHUNK
@@ -195,7 +196,7 @@ class ChunkedLoss(Change):
         patch = before_training(frame) + code + _USE_HEAD.format(heads=written)
         self._watch(names, patch)
         for head in heads.values():
-            self.replace(head, "forward", MethodType(names["deferred"], head))
+            bind(self, head, "forward", names["deferred"])
 
     def _watch(self, names: dict[str, Any], patch: str) -> None:
         """See which logits the loss uses without computing them, and which are computed."""
@@ -314,5 +315,5 @@ def heads_of(torch: Any, root: Any) -> list[tuple[str, Any]]:
         if type(one).forward is linear.forward
         # A weight that is computed whenever it is read is read as often as before.
         and not hasattr(one, "parametrizations")
-        and "forward" not in vars(one)
+        and not has_method_of_its_own(one, "forward")
     ]

@@ -9,13 +9,13 @@ computed again in the backward pass. The code that is printed is the code that r
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import wraps
 from types import FrameType
 from typing import Any
 
 from floodmark.changes.change import Change, Numerics, defined_by
 from floodmark.changes.pasted_code import before_training, model_name
 from floodmark.changes.repeated_blocks import RepeatedBlocks, indexed, joined, repeated_blocks
+from floodmark.changes.replaced_methods import replace_method
 from floodmark.changes.token_wise import computation_of
 
 _CODE = """\
@@ -90,23 +90,27 @@ class ChunkedMlp(Change):
     def _watch(self, model: _Watched, number: int, named: tuple[str, Any], method: str) -> None:
         """Decide at the first call."""
         torch, (name, module) = self._torch, named
-        original = getattr(module, method)
 
-        @wraps(original)
-        def watch(*args: Any, **kwargs: Any) -> Any:
-            if not torch.is_grad_enabled():
-                return original(*args, **kwargs)
-            if vars(module).get(method) is watch:
-                delattr(module, method)
-                if self._suits(module, method, args, kwargs):
-                    self._forget_inner(module)
-                    self.replace(module, method, self._in_chunks(original, self._chunks))
-                    model.chunked.append((number, name, type(module).__name__, method))
-                    self.target = self._described()
-            return getattr(module, method)(*args, **kwargs)
+        def watched(original: Any) -> Any:
+            def watch(*args: Any, **kwargs: Any) -> Any:
+                is_copy = getattr(original, "__self__", module) is not module
+                if is_copy or not torch.is_grad_enabled():
+                    return original(*args, **kwargs)
+                if vars(module).get(method) is watching:
+                    delattr(module, method)
+                    if self._suits(module, method, args, kwargs):
+                        self._forget_inner(module)
+                        replace_method(
+                            self, module, method, lambda one: self._in_chunks(one, self._chunks)
+                        )
+                        model.chunked.append((number, name, type(module).__name__, method))
+                        self.target = self._described()
+                return getattr(module, method)(*args, **kwargs)
 
-        watch.is_watch = True  # type: ignore[attr-defined]
-        self.replace(module, method, watch)
+            return watch
+
+        watching = replace_method(self, module, method, watched)
+        getattr(watching, "__func__", watching).is_watch = True
 
     def _suits(self, module: Any, method: str, args: Any, kwargs: Any) -> bool:
         """Whether a call computes each token of its one tensor alone."""

@@ -14,7 +14,7 @@ from functools import wraps
 from types import FrameType
 from typing import Any
 
-from floodmark.changes.change import Change, Numerics, defined_by
+from floodmark.changes.change import Change, Numerics, PicklableFunction
 from floodmark.changes.pasted_code import before_training, model_name
 from floodmark.changes.reentrant_checkpoints import watch_checkpoints
 from floodmark.changes.repeated_blocks import indexed, joined
@@ -123,7 +123,7 @@ class Embeddings(Change):
     def _give_results_a_gradient(self) -> None:
         if not self._frozen:
             return
-        hook = defined_by(_WITH_GRADIENT, "with_gradient")
+        hook = PicklableFunction(_WITH_GRADIENT, "with_gradient")
         self.patch += "" if "def with_gradient" in self.patch else _WITH_GRADIENT
         for reference, written in self._frozen:
             embedding = reference()

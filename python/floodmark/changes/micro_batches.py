@@ -13,7 +13,6 @@ be joined, is left as it is, with the reason. The code that is printed is the co
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import wraps
 from types import FrameType
 from typing import Any
 
@@ -22,6 +21,7 @@ from floodmark.changes.change import Change, Numerics, definitions
 from floodmark.changes.pasted_code import before_training, model_name
 from floodmark.changes.repeated_blocks import indexed, joined
 from floodmark.changes.repeated_choices import with_same_choices
+from floodmark.changes.replaced_methods import replace_method
 
 _CODE = '''\
 import contextlib
@@ -187,36 +187,38 @@ class MicroBatches(Change):
                 self._uses.append(f"{indexed(joined(name, path))}.config.use_cache = False\n")
 
     def _divide(self, root: Any) -> None:
-        torch, original = self._torch, root.forward
-        divided = self._code["in_parts"](original, self._parts)
-        out_of_memory = torch.cuda.OutOfMemoryError
+        def divided(original: Any) -> Any:
+            # A copy of the model has this method too.
+            model = getattr(original, "__self__", root)
+            return lambda *args, **kwargs: self._in_parts(model, original, args, kwargs)
 
-        @wraps(original)
-        def forward(*args: Any, **kwargs: Any) -> Any:
-            size = self._code["batch_size"]((args, kwargs))
-            if self.reason or not torch.is_grad_enabled() or not size:
-                return original(*args, **kwargs)
-            unsuited = _unsuited_arguments(torch, (*args, *kwargs.values()), size)
-            before = _random_states(torch)
-            if not unsuited:
-                try:
-                    result = divided(*args, **kwargs)
-                    unsuited = _unsuited_result(torch, root, (args, kwargs), result, self._parts)
-                    if not unsuited:
-                        self._applied(root, size, before)
-                        return result
-                    del result
-                except out_of_memory:
-                    raise
-                except Exception as error:
-                    unsuited = _reason_of(error)
-            torch.set_rng_state(before[0])
-            if len(before) > 1:
-                torch.cuda.set_rng_state(before[1])
-            self.give_up(unsuited)
+        replace_method(self, root, "forward", divided)
+
+    def _in_parts(self, root: Any, original: Any, args: Any, kwargs: Any) -> Any:
+        """A call of a model in parts, or as a whole where that does not suit it."""
+        torch = self._torch
+        size = self._code["batch_size"]((args, kwargs))
+        if self.reason or not torch.is_grad_enabled() or not size:
             return original(*args, **kwargs)
-
-        self.replace(root, "forward", forward)
+        unsuited = _unsuited_arguments(torch, (*args, *kwargs.values()), size)
+        before = _random_states(torch)
+        if not unsuited:
+            try:
+                result = self._code["in_parts"](original, self._parts)(*args, **kwargs)
+                unsuited = _unsuited_result(torch, root, (args, kwargs), result, self._parts)
+                if not unsuited:
+                    self._applied(root, size, before)
+                    return result
+                del result
+            except torch.cuda.OutOfMemoryError:
+                raise
+            except Exception as error:
+                unsuited = _reason_of(error)
+        torch.set_rng_state(before[0])
+        if len(before) > 1:
+            torch.cuda.set_rng_state(before[1])
+        self.give_up(unsuited)
+        return original(*args, **kwargs)
 
     def _applied(self, root: Any, size: int, before: list[Any]) -> None:
         """Say what was done, and whether it drew other random numbers."""

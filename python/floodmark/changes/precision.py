@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 from floodmark.changes.calls import Calls
-from floodmark.changes.change import Change, defined_by
+from floodmark.changes.change import Change, PicklableFunction
 from floodmark.changes.optimizer_parameters import optimizers_of
 from floodmark.changes.pasted_code import before_calls, before_training, model_name
 
@@ -93,7 +93,7 @@ class Bf16Parameters(Change):
             _convert_states(torch, changed, torch.float32)
         reference = weakref.ref(root)
         self.on_exit(lambda: _put_back(torch, reference(), before))
-        hook = defined_by(_IN_BF16, "in_bf16")
+        hook = PicklableFunction(_IN_BF16, "in_bf16")
         self.on_exit(root.register_forward_pre_hook(hook, with_kwargs=True).remove)
         kind = f"`{type(root).__name__}`"
         code = "" if self.target else before_calls(torch, root, frame) + _IN_BF16

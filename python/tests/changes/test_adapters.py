@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from importlib.util import find_spec
 
 import pytest
@@ -107,7 +108,12 @@ def test_all_is_undone():
     before = list(model.state_dict())
     optimizer, applied = adapted("dora", model)
     train(model, optimizer)
+    x, saved = torch.randn(4, 8), io.BytesIO()
+    expected = model(x)
+    torch.save(model, saved)
+    saved.seek(0)
     applied.undo()
+    assert torch.equal(torch.load(saved, weights_only=False)(x), expected)
     assert optimizer.state_dict()["state"] == {}
     assert list(model.state_dict()) == before
     assert all(one.requires_grad for one in model.parameters())

@@ -50,6 +50,29 @@ def report_of(applied, at=0):
     return applied.reports()[at]
 
 
+@pytest.mark.parametrize(
+    "change",
+    ["checkpoint=4", "checkpoint=selective", "micro-batches=2", "chunked-mlp=2", "bf16-parameters"],
+)
+def test_copies_of_a_model_have_their_own_weights_and_a_model_can_be_saved(change, tmp_path):
+    def found(one):
+        return one(torch.ones(4, 8)).detach()
+
+    model = Model()
+    with changes.apply_changes([change]) as applied:
+        gradients(model)
+        assert report_of(applied)["target"]
+        expected, other = found(model), copy.deepcopy(model)
+        torch.save(model, tmp_path / "model.pt")
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.zero_()
+        torch.testing.assert_close(found(other), expected)
+        assert not torch.equal(found(model), expected)
+    loaded = torch.load(tmp_path / "model.pt", weights_only=False)
+    torch.testing.assert_close(found(loaded), expected)
+
+
 def test_checkpointing_computes_the_first_blocks_again_and_keeps_the_gradients():
     model = Model()
     expected = gradients(model)

@@ -411,6 +411,18 @@ def test_a_copy_of_the_model_has_its_own_head():
     torch.testing.assert_close(loss, torch.tensor(float(CLASSES)).log())
 
 
+def test_a_model_that_is_saved_may_wait_again_after_it_was_loaded(tmp_path):
+    tokens, target = batch(4, 20)
+    model = Model()
+    with changes.apply_changes(["chunked-loss=head"]):
+        expected = flat(model(tokens), target)
+        torch.save(model, tmp_path / "model.pt")
+    loaded = torch.load(tmp_path / "model.pt", weights_only=False)
+    with changes.apply_changes(["chunked-loss=head"]) as applied:
+        torch.testing.assert_close(flat(loaded(tokens), target), expected)
+    assert applied.reports()[0]["target"]
+
+
 def test_nothing_is_kept_alive():
     tokens, target = batch(4, 20)
     model = Model(cap=1.0)
