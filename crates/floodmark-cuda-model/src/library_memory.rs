@@ -114,14 +114,16 @@ const LARGE_MESSAGES: u64 = 1_864 * MIB;
 pub struct LibraryMemory {
     is_eager: bool,
     is_before_hopper: bool,
-    has_kernels: bool,
+    /// One, once there is any; so are `plans`, `streams` and `nccl_code`.
+    kernels: u64,
     cublas_handles: u64,
     cudnn_handles: u64,
     cusolver_handles: u64,
-    has_plan: bool,
-    has_stream: bool,
+    plans: u64,
+    streams: u64,
     graph_nodes: u64,
-    has_nccl: bool,
+    nccl_code: u64,
+    /// Bytes.
     communicators: u64,
 }
 
@@ -142,15 +144,15 @@ impl LibraryMemory {
     #[must_use]
     pub fn with(mut self, what: Use) -> Self {
         match what {
-            Use::Kernel => self.has_kernels = true,
+            Use::Kernel => self.kernels = 1,
             Use::CublasHandle => self.cublas_handles += 1,
             Use::CudnnHandle => self.cudnn_handles += 1,
             Use::CusolverHandle => self.cusolver_handles += 1,
-            Use::FftPlan => self.has_plan = true,
-            Use::Stream => self.has_stream = true,
+            Use::FftPlan => self.plans = 1,
+            Use::Stream => self.streams = 1,
             Use::Graph(nodes) => self.graph_nodes += nodes,
             Use::Communicator(communicator) => {
-                self.has_nccl = true;
+                self.nccl_code = 1;
                 self.communicators += communicator.bytes();
             }
             Use::LargeMessages => self.communicators += LARGE_MESSAGES,
@@ -169,7 +171,12 @@ impl LibraryMemory {
             Use::LargeMessages => {
                 self.communicators = self.communicators.saturating_sub(LARGE_MESSAGES);
             }
-            _ => {}
+            Use::Kernel
+            | Use::CublasHandle
+            | Use::CudnnHandle
+            | Use::CusolverHandle
+            | Use::FftPlan
+            | Use::Stream => {}
         }
         self
     }
@@ -183,16 +190,16 @@ impl LibraryMemory {
         };
         match library {
             Library::Kernels if self.is_eager => 732 * MIB,
-            Library::Kernels => u64::from(self.has_kernels) * 92 * MIB,
+            Library::Kernels => self.kernels * 92 * MIB,
             Library::Cublas => handles(self.cublas_handles, (2, 454), self.handle_of_cublas()),
             Library::Cudnn => handles(self.cudnn_handles, (2, 256), 8),
             // It has a handle of cuBLAS inside.
             Library::Cusolver => handles(self.cusolver_handles, (34, 86), self.handle_of_cublas()),
-            Library::Cufft => handles(self.has_plan.into(), (0, 6), 8),
-            Library::Streams => u64::from(self.has_stream) * 70 * MIB,
+            Library::Cufft => handles(self.plans, (0, 6), 8),
+            Library::Streams => self.streams * 70 * MIB,
             // Small graphs fit into what the context has.
             Library::Graphs => (self.graph_nodes * 2560).saturating_sub(4 * MIB) / PAGE * PAGE,
-            Library::Nccl => u64::from(self.has_nccl) * 100 * MIB + self.communicators,
+            Library::Nccl => self.nccl_code * 100 * MIB + self.communicators,
         }
     }
 

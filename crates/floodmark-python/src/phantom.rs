@@ -196,6 +196,7 @@ pub(crate) struct PhantomLibrary {
     context: u64,
 }
 
+type DeviceBytes = (usize, u64, u64, u64, Vec<(String, u64)>);
 #[pymethods]
 impl PhantomLibrary {
     /// Loads the library and starts the machine. The program sees it after `claim` or `take_over`. With `started`,
@@ -236,24 +237,18 @@ impl PhantomLibrary {
 
     /// Calls that it does not support.
     fn unsupported(&self) -> Vec<UnsupportedCall> {
-        let calls = self.library.account().unsupported.into_iter();
-        calls
-            .map(|call| UnsupportedCall {
-                library: call.library,
-                name: call.name,
-                count: call.count,
-            })
-            .collect()
+        let of = |control::UnsupportedCall { library, name, count }| UnsupportedCall {
+            library,
+            name,
+            count,
+        };
+        self.library.account().unsupported.into_iter().map(of).collect()
     }
 
-    /// The memory of each GPU in bytes: capacity, CUDA context, the peak of what the driver allocated, and what CUDA's
-    /// libraries held then.
-    fn devices(&self) -> Vec<(usize, u64, u64, u64, Vec<(String, u64)>)> {
-        let (context, devices) = (self.context, self.library.account().devices.into_iter());
-        let of = |one: control::DeviceAccount| {
-            (one.index, one.capacity + context, context, one.peak, one.libraries_at_peak)
-        };
-        devices.map(of).collect()
+    /// The bytes of each GPU: capacity, CUDA context, the peak of the driver's, and what CUDA's libraries held then.
+    fn devices(&self) -> Vec<DeviceBytes> {
+        let (own, all) = (self.context, self.library.account().devices.into_iter());
+        all.map(|d| (d.index, d.capacity + own, own, d.peak, d.libraries_at_peak)).collect()
     }
 
     /// How certain the value of these bytes is; the least certain one.
