@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -70,14 +71,13 @@ else:
 
 def run(mode: str, steps: int, folder: Path) -> dict[str, int]:
     """Instructions of the main thread and of all, and the events of the recording."""
+    folder.mkdir()
     (folder / "program.py").write_text(PROGRAM)
-    for old in folder.glob("counts.*"):
-        old.unlink()
     environment = os.environ | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
     command = [
         *("valgrind", "--tool=callgrind", "--separate-threads=yes", "--quiet"),
         f"--callgrind-out-file={folder / 'counts'}",
-        *(sys.executable, "program.py", mode, str(steps), f"{mode[-6:]}-{steps}.flood"),
+        *(sys.executable, "program.py", mode, str(steps), "program.flood"),
     ]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -100,9 +100,17 @@ def run(mode: str, steps: int, folder: Path) -> dict[str, int]:
 def measure() -> dict[str, Any]:
     """What a step takes in each mode, and what an event adds."""
     found: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="floodmark-bench-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="floodmark-bench-") as folder,
+        ThreadPoolExecutor(os.cpu_count()) as pool,
+    ):
+        runs = {
+            (mode, steps): pool.submit(run, mode, steps, Path(folder) / f"{number}-{steps}")
+            for number, mode in enumerate(MODES)
+            for steps in (MANY, FEW)
+        }
         for mode in MODES:
-            few, many = (run(mode, steps, Path(folder)) for steps in (FEW, MANY))
+            few, many = (runs[mode, steps].result() for steps in (FEW, MANY))
             found[mode] = {key: (many[key] - few[key]) / (MANY - FEW) for key in few}
             print(f"{mode}: {found[mode]}", flush=True)
     base = found["untraced"]
